@@ -25,8 +25,8 @@ from private_mcmc.inference.posterior import Chains, posterior_of
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning import Policy
 from private_mcmc.planning.facts import facts_of
-from private_mcmc.planning.policy import certified_temper
 from private_mcmc.planning.simulate import simulate
+from private_mcmc.preflight.certificates import certified_temper
 from private_mcmc.target import Adjacency, Target
 
 Array = np.ndarray[Any, np.dtype[np.float64]]

@@ -106,7 +106,6 @@ def result(name: str) -> dict[str, Any]:
         "reason": study.report.reasons[0],
         "plan": [one.stage.name for one in study.mcmc.history],
         "expected": study.plan.prediction.rms,
-        "unit": study.plan.prediction.unit,
         "error": error(*study.both),
         "draws": next(iter(study.mcmc.get_samples(group_by_chain=True).values())).shape[1],
         "seconds": seconds,

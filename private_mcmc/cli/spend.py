@@ -219,7 +219,7 @@ def _look(as_json: bool, yes: bool, limit: float | None, units: Mapping[str, str
 
     def look(plan: Plan, releases: History) -> bool:
         expected = predict_after(plan, releases)
-        told = ("predicted error of posterior means", f"{number(expected.rms, 2)} {expected.unit}")
+        told = ("predicted error of posterior means", f"{number(expected.rms, 2)} posterior sds")
         each = (coefficient_table(expected, units, "by what was released"),) if expected.coefficients else ()
         page = Report("After the first stages, by what they released", (Facts((told,)), *each))
         page.show(Console(stderr=as_json))

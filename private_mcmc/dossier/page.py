@@ -356,7 +356,7 @@ def accuracy(study: StudyRecord) -> list[Block]:
     before, after = study.predicted, study.expected
     # General plans learn nothing of their error from what they release.
     judged = None if after is None or all(after[key] == before[key] for _, key in _WHOLE) else after
-    columns = [f"predicted before anything was spent, in {before['unit']} of synthetic people"]
+    columns = ["predicted before anything was spent, in posterior sds of synthetic people"]
     columns += [] if judged is None else ["judged from the releases, in posterior sds as they tell them"]
     rows: list[tuple[Cell, ...]] = [
         (name, *(_two(found, key) for found in (before, judged) if found is not None)) for name, key in _WHOLE
@@ -379,7 +379,7 @@ def accuracy(study: StudyRecord) -> list[Block]:
 def widening(study: StudyRecord) -> list[Block]:
     """How much wider the intervals are than they would be without privacy, in plain words."""
     judged = study.expected or study.predicted
-    if judged is None or study.stopped or study.guarantee != "run" or judged["unit"] != "posterior sds":
+    if judged is None or study.stopped or study.guarantee != "run":
         return []
     times = math.hypot(1.0, float(judged["rms"]))
     said = f"Privacy's noise makes the intervals, by estimate, about {number(times, 3)} times as wide."

@@ -28,7 +28,7 @@ Number = float | Literal["inf", "-inf", "nan"]
 _COEFFICIENT = {"name": str, "error": Number, "sd": Number}
 _PREDICTED = {
     **dict.fromkeys(("rms", "bias", "monte_carlo", "discretisation"), Number),
-    **{"unit": str, "coefficients": [_COEFFICIENT]},
+    "coefficients": [_COEFFICIENT],
 }
 _CHARGE = {
     **dict.fromkeys(

@@ -9,7 +9,6 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
 
 import jax
@@ -23,9 +22,8 @@ from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.kernels import LangevinKernel
 from private_mcmc.model import RowModel
 from private_mcmc.planning import Conclusion, History, PathStage, Plan, Prediction, Stage, predict_after
-from private_mcmc.planning.estimates import in_blocks
+from private_mcmc.planning.estimates import site_values
 from private_mcmc.potential.potential import Potential
-from private_mcmc.potential.rowwise import EXACT, at_each
 from private_mcmc.preflight import PreflightReport, examine
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.release import Expectations, ReleasedExpectations, ReleasedStates, StateGrid, state_grid
@@ -280,15 +278,8 @@ def stopping(stop_if: Callable[[Prediction], bool]) -> Look:
 
 def constrained(reading: Potential, states: Array) -> dict[str, np.ndarray]:
     """States ``(chains, kept, p)`` as values of the model's sites, ``(chains, kept, …)``."""
-    with jax.enable_x64(True), jax.default_matmul_precision(EXACT):
-        found = in_blocks(partial(_constrained, reading), states.reshape(-1, reading.dim))
+    found = site_values(reading, states.reshape(-1, reading.dim))
     return {name: values.reshape(*states.shape[:2], *values.shape[1:]) for name, values in found.items()}
-
-
-@partial(jax.jit, static_argnums=0)
-def _constrained(reading: Potential, states: jax.Array) -> Mapping[str, jax.Array]:
-    found: Mapping[str, jax.Array] = at_each(reading.constrain, states)
-    return found
 
 
 def outcome_of(plan: Plan, history: History, statement: Statement, provenance: Mapping[str, str]) -> Outcome:

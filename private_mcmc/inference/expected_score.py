@@ -24,7 +24,7 @@ from private_mcmc.model import RowModel
 from private_mcmc.model.program import Output
 from private_mcmc.model.proposals import find_link
 from private_mcmc.model.synthetic import people
-from private_mcmc.planning.outcomes import Likelihood, likelihood_of
+from private_mcmc.planning.outcomes import likelihood_of
 from private_mcmc.potential.rowwise import at_each
 from private_mcmc.records import Record
 from private_mcmc.system import ON_FEW_ROWS
@@ -111,9 +111,9 @@ def mixes_latents(reading: RowModel) -> bool:
 def expected_score(reading: RowModel, at: Array) -> ExpectedScore | None:
     """At ``c``; ``None`` where the outcome of a row is not one bounded number: ``T(θ) = θ`` is used then."""
     likelihood = likelihood_of(reading, 1.0)
-    (name, choices), *others = likelihood.outcomes.items()
-    if type(likelihood) is not Likelihood or likelihood.times is not None or others or choices.ndim > 1:
+    if not likelihood.of_one:
         return None
+    ((name, choices),) = likelihood.outcomes.items()
     each, theta = _EACH if likelihood.few else _EACH_OF_MANY, jnp.asarray(at)
     kinds = [project_rows(reading.rows, people(reading.rows, each, seed)) for seed in range(_KINDS)]
     rows = {key: np.concatenate([kind[key] for kind in kinds]) for key in kinds[0]}
@@ -147,7 +147,7 @@ def _nodes(choices: Array, probabilities: Array) -> tuple[Array, npt.NDArray[np.
 def _moves(
     reading: RowModel, outcomes: Outcomes, at: jax.Array, others: Record
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    score = partial(jax.grad(reading.row_loss), at)
+    score = partial(reading.row_slope, at)
     scores = jnp.nan_to_num(outcomes.each(score))
 
     def mean(theta: jax.Array) -> jax.Array:

@@ -25,28 +25,29 @@ from jax.scipy.special import logsumexp
 from numpyro.diagnostics import split_gelman_rubin
 from numpyro.infer import NUTS
 from scipy.optimize import brentq
-from scipy.stats import chi2, truncnorm
+from scipy.stats import chi2
 
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference.expected_score import ExpectedScore, expected_score, mixes_latents
 from private_mcmc.model import RowModel
+from private_mcmc.model.program import Output
 from private_mcmc.planning import CompletedStage, Conclusion, History, PathStage
 from private_mcmc.planning.estimates import (
-    ALLOWED,
+    Flags,
+    Steps,
     floored,
     in_blocks,
     metric_of,
     prior_curvature,
     prior_slopes,
+    row_slopes,
+    seen_alone,
 )
 from private_mcmc.planning.outcomes import likelihood_of
-from private_mcmc.potential.rowwise import at_each, of_rows
-from private_mcmc.records import Fields
-from private_mcmc.schedule import Schedule
-from private_mcmc.system import ON_FEW_ROWS, RUN_ONCE, blas_of_one_thread
+from private_mcmc.potential.rowwise import of_rows
+from private_mcmc.system import ON_FEW_ROWS, blas_of_one_thread
 
 Array: TypeAlias = npt.NDArray[np.float64]
-Flags: TypeAlias = npt.NDArray[np.bool_]
 
 # A prior whose coordinates are wider than this is not explored further.
 _WIDEST = 1e3
@@ -64,19 +65,6 @@ _BY_A_ROW = (
 _APART = 1.5
 # Draws so many sds from where a linear score has them are where it is known no more.
 _FAR = 3.0
-# Of what rows add to the curvature in a path's metric, which is 1 or less where the metric was made for as
-# much information as they have: median, and sd of the logarithm, before the path.
-_MEDIAN, _SD_OF_LOG = 0.1, 1.5
-# Of the curvature between a path and the parameter over that near the path: sd of the logarithm.
-_SECANT = 1.2
-_GRID = np.geomspace(1e-4, 4.0, 200)
-_DRAWS = 256
-# Of the share of the curvature that a bound on influence leaves, before the path: mean, sd, least.
-_SHARE, _SD_OF_SHARE, _LEAST_SHARE = 0.8, 0.25, 0.2
-# Of a path that started far away; stretches agree where they differ by two sds in every direction.
-_BURN_INS, _SAME = (0.0, 0.1, 0.3, 0.5, 0.7), 4.0
-# Public rows, and parameters, at which it is seen what rows read.
-_ROWS, _PLACES = 64, 4
 # Rows that fill the declared domain, how likely such a row is, the longest slope that has a square, and how
 # near curvature is seen, in posterior sds. Two paths are apart where chance would have less than this.
 _DECLARED, _THERE, _LARGEST, _NEAR, _SURELY = 512, 0.5, 1e100, 1e-3, 0.999
@@ -161,9 +149,13 @@ def posterior_of(
 def _given(
     reading: RowModel, history: History, conclusion: Conclusion, key: jax.Array, asked: Chains
 ) -> GivenReleases:
-    *earlier, path = _paths(history)
+    paths = [one for one in history if isinstance(one.stage, PathStage) and np.all(np.isfinite(one.states))]
+    if not paths:
+        raise NotYetSupported("no path was released that says anything of the parameter.")
+    # Earlier ones clip and weight rows in other ways, and narrow intervals by less than that may move them.
+    *earlier, path = paths
     steps, at = _steps(reading, path), path.states[len(path.states) // 2 :].mean(axis=0)
-    read, released = in_rows(reading, at), conclusion.curvatures
+    read, released = in_rows(reading), conclusion.curvatures
     if released is None:
         curvatures, bias = steps.curvatures(read), 0.0
         shares = np.ones(len(curvatures))
@@ -213,11 +205,10 @@ def cut_of_a_row(reading: RowModel, run: PathStage, at: Array, curvature: Array,
     given = rows if run.derived is None else {**rows, **of_rows(run.derived, rows)}
     width = _NEAR / np.sqrt(np.diag(curvature).clip(_WIDEST**-2))
     places = np.vstack([at, at + np.diag(width)])
-    slopes = np.asarray(_slopes(run.reading or reading, jnp.asarray(places), given))
+    slopes = np.asarray(row_slopes(run.reading or reading, places, given))
     slopes = np.where(np.all(np.abs(slopes) < _LARGEST, axis=(0, 2), keepdims=True), slopes, 0.0)
     bends = ((slopes[1:] - slopes[0]) / width[:, None, None])[read][..., read].swapaxes(0, 1)
-    values, axes = np.linalg.eigh(bends + bends.swapaxes(1, 2))
-    bends = axes * np.maximum(values, 0.0)[:, None] / 2 @ axes.swapaxes(1, 2)
+    bends = floored((bends + bends.swapaxes(1, 2)) / 2, 0.0)
     lengths = np.sqrt(np.einsum("ki,ij,kj->k", slopes[0], metric_of(run.schedule), slopes[0]))
     taken = np.maximum(1 - (run.schedule.clip or math.inf) / np.maximum(lengths, 1e-300), 0.0)
     cut = (known @ np.linalg.solve(known + bends, taken[:, None, None] * slopes[0][:, read, None]))[..., 0]
@@ -250,20 +241,6 @@ def _steps(reading: RowModel, path: CompletedStage) -> Steps:
     return Steps.of(path.path.schedule, path.states, prior)
 
 
-def _paths(history: History) -> list[CompletedStage]:
-    """Those that are finite, of which the last one tells of the parameter.
-
-    Earlier ones clip and weight rows in other ways, and narrow intervals by less than that may move them.
-
-    Raises:
-        NotYetSupported: where there is none.
-    """
-    paths = [one for one in history if isinstance(one.stage, PathStage) and np.all(np.isfinite(one.states))]
-    if not paths:
-        raise NotYetSupported("no path was released that says anything of the parameter.")
-    return paths
-
-
 def _about(given: Likelihoods, precision: Array, prior_mean: Array) -> tuple[Array, Array, Array]:
     """Mean, and a root of the covariance, were the prior Normal; of a middling draw of the curvature.
 
@@ -294,8 +271,7 @@ def _chains(
     """States of NUTS after its warm-up, ``(chains, draws, p)``, in the coordinates ``at + root z``."""
 
     def potential(z: jax.Array) -> jax.Array:
-        value = -log_density(reading, given, expected, at + root @ z)
-        return jnp.where(jnp.isfinite(value), value, jnp.inf)
+        return -log_density(reading, given, expected, at + root @ z)
 
     kernel = NUTS(potential_fn=potential, dense_mass=True, max_tree_depth=_DEEPEST, target_accept_prob=0.9)
 
@@ -310,107 +286,6 @@ def _chains(
         return jax.lax.scan(step, state, None, length=asked.warm_up + asked.draws)[1][asked.warm_up :]
 
     return jnp.asarray(jax.lax.map(chain, keys))
-
-
-class Steps(NamedTuple):
-    """A path step by step: ``said`` of ``G`` has noise ``N(0, M^{-1}/precisions)``.
-
-    As ``θ_{k+1} − θ_k = −γM(∇K + wΣ∇v) + N(0, 2γM)``, whatever the start and the prior.
-
-    Attributes:
-        states: where steps were taken, ``(steps, p)``.
-        said: ``(steps, p)``.
-        precisions: ``w²γ/2``, ``(steps,)``.
-        metric: ``M``, ``(p, p)``.
-        weight: ``w``.
-    """
-
-    states: Array
-    said: Array
-    precisions: Array
-    metric: Array
-    weight: float
-
-    @classmethod
-    def of(cls, schedule: Schedule, states: Array, prior_scores: Array) -> Steps:
-        """``states`` are ``(steps + 1, p)``, the start first; ``prior_scores`` ``∇K`` there."""
-        metric, sizes = metric_of(schedule), np.asarray(schedule.step_sizes)
-        sizes = np.broadcast_to(sizes, len(states) - 1)
-        moved = -np.diff(states, axis=0) / sizes[:, None] @ np.linalg.inv(metric)
-        said = (moved - prior_scores[:-1]) / schedule.temper
-        return cls(states[:-1], said, sizes * schedule.temper**2 / 2, metric, schedule.temper)
-
-    def between(self, first: int, last: int) -> Steps:
-        """Some of them."""
-        states, said, precisions = (each[first:last] for each in self[:3])
-        return Steps(states, said, precisions, self.metric, self.weight)
-
-    @property
-    def centre(self) -> Array:
-        """Mean of the states, ``(p,)``."""
-        return np.asarray(self.states.mean(axis=0))
-
-    @property
-    def score(self) -> Array:
-        """Mean of ``G`` there, ``(p,)``."""
-        return np.asarray(self.said.mean(axis=0))
-
-    @property
-    def precision(self) -> Array:
-        """Of the noise of that mean, ``(p, p)``."""
-        return np.asarray(self.precisions.sum() * self.metric)
-
-    def settled(self, curvature: Array) -> Steps:
-        """Those from where two stretches, one after the other, imply the same mode up to their noise."""
-        count = len(self.states)
-        for share in _BURN_INS:
-            first = int(share * count)
-            middle = first + (count - first) // 2
-            early, late = self.between(first, middle), self.between(middle, count)
-            off = late.score - early.score - curvature @ (late.centre - early.centre)
-            noise = 1 / early.precisions.sum() + 1 / late.precisions.sum()
-            if off @ self.metric @ off <= _SAME * noise * len(off):
-                break
-        return self.between(first, count)
-
-    def centred(self, each: Array) -> Array:
-        """Less its mean over the steps, weighted by precision, ``(steps, k)``."""
-        return np.asarray(each - self.precisions / self.precisions.sum() @ each)
-
-    def shares(self, curvature: Array) -> Array:
-        """What the path allows of the share ``s`` of this curvature that it met, ``(draws,)``."""
-        expected = self.centred(self.states) @ curvature
-        in_metric = expected @ self.metric
-        precision = float(self.precisions @ np.sum(in_metric * expected, axis=1)) + _SD_OF_SHARE**-2
-        seen = float(self.precisions @ np.sum(in_metric * self.centred(self.said), axis=1))
-        mean, sd = (seen + _SHARE * _SD_OF_SHARE**-2) / precision, precision**-0.5
-        even = (np.random.default_rng(1).permutation(ALLOWED) + 0.5) / ALLOWED
-        return np.asarray(truncnorm.ppf(even, (_LEAST_SHARE - mean) / sd, (1 - mean) / sd, mean, sd))
-
-    def curvatures(self, read: Flags) -> Array:
-        """``sH`` as the path alone allows, zero but of the ``read`` parameters: ``(draws, p, p)``.
-
-        Along an axis of the states' scatter in the metric every eigenvalue has the posterior that a
-        regression of gradients on states leaves under a log-Normal prior, times a log-Normal factor: between
-        the path and ``θ`` outcomes level off and rows are clipped otherwise than near the path.
-        """
-        root = np.linalg.cholesky(self.metric[np.ix_(read, read)])
-        said = self.centred(seen_alone(self.said, self.metric, read) @ root)
-        at = self.centred(np.linalg.solve(root, self.states[:, read].T).T)
-        scatter, axes = np.linalg.eigh((at * self.precisions[:, None]).T @ at)
-        slope = np.einsum("k,ki,ki->i", self.precisions, at @ axes, said @ axes) / np.maximum(scatter, 1e-300)
-        prior = np.square(np.log(_GRID / _MEDIAN) / _SD_OF_LOG)[:, None]
-        grid = _GRID / self.weight
-        logs = -(scatter * np.square(grid[:, None] - slope) + prior) / 2
-        below = np.cumsum(np.exp(logs - logs.max(axis=0)), axis=0)
-        even, random = (np.arange(_DRAWS) + 0.5) / _DRAWS, np.random.default_rng(0)
-        drawn = [
-            grid[np.searchsorted(one, one[-1] * random.permutation(even)).clip(max=len(grid) - 1)]
-            for one in below.T
-        ]
-        factors = np.exp(_SECANT * random.standard_normal((len(axes), _DRAWS)))
-        back = np.eye(len(read))[:, read] @ np.linalg.inv(root).T @ axes
-        return np.asarray(np.einsum("ij,jk,lj->kil", back, np.stack(drawn) * factors, back))
 
 
 class Likelihoods(NamedTuple):
@@ -456,30 +331,10 @@ def likelihoods(
     return Likelihoods(*(jnp.asarray(part) for part in parts))
 
 
-def in_rows(reading: RowModel, at: Array) -> Flags:
-    """Which parameters rows read, ``(p,)``: all of a site of which public rows read some near ``at``."""
-    rows = reading.rows.synthetic(7, _ROWS)
-    places = at + np.random.default_rng(0).standard_normal((_PLACES, len(at)))
-    with jax.enable_x64(True):
-        changes = np.any(np.asarray(_slopes(reading, jnp.asarray(places), rows)) != 0, axis=(0, 1))
-    read = np.zeros(len(at), dtype=bool)
+def in_rows(reading: RowModel) -> Flags:
+    """Which parameters rows read, ``(p,)``: all of a site that a row's loss is made of."""
+    program, read = reading.program, np.zeros(reading.dim, dtype=bool)
+    used = program.uses([program.outputs["loss"]])
     for site in reading.sites:
-        read[site.slice] = np.any(changes[site.slice])
+        read[site.slice] = program.outputs[Output("value", site.name)] in used
     return read
-
-
-@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
-def _slopes(reading: RowModel, thetas: jax.Array, rows: Fields) -> jax.Array:
-    slope = jax.grad(reading.row_loss)
-    return jnp.asarray(at_each(lambda theta: at_each(partial(slope, theta), dict(rows)), thetas))
-
-
-def seen_alone(said: Array, precision: Array, read: Flags) -> Array:
-    """What was said of parameters that are read, less the noise that the others show: ``(…, k)``.
-
-    Where ``read`` noise has precision ``P`` it is ``P_rr`` then, and ``P_rr^{-1} P_ru`` times the others'
-    is taken off.
-    """
-    inner, outer = precision[np.ix_(read, read)], precision[np.ix_(read, ~read)]
-    found: Array = said[..., read] + said[..., ~read] @ np.linalg.solve(inner, outer).T
-    return found

@@ -183,14 +183,14 @@ def doubts(n: int, prediction: Prediction, ranges: str = "") -> tuple[str, ...]:
         )
     if not prediction.rms <= _LARGE_ERROR:
         found.append(
-            f"The predicted error is {number(prediction.rms, 2)} {prediction.unit}, of synthetic people: "
+            f"The predicted error is {number(prediction.rms, 2)} posterior sds, of synthetic people: "
             "real ones may be far easier. It is made again after the first stages, before most is spent. "
             + (ranges or "More rows, a larger ε, fewer terms or narrower ranges help.")
         )
     if prediction.bias >= _LARGE_BIAS and not ranges:
         found.append(
             f"Bounding rows' influence is expected to move effects by {number(prediction.bias, 2)} "
-            f"{prediction.unit} on average, and more where few rows tell of them: rare levels, rare "
+            "posterior sds on average, and more where few rows tell of them: rare levels, rare "
             "outcomes, long tails. Narrower ranges, levels put together, or more rows help."
         )
     return tuple(found)

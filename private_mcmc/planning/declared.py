@@ -22,15 +22,16 @@ import numpy as np
 from private_mcmc.accounting import Curvature, Statement, average_sensitivity
 from private_mcmc.arguments import Guarantee
 from private_mcmc.domains import Rows
+from private_mcmc.domains.rows import project_rows
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.kernels.langevin import PrivateULA, as_matrix
 from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import people
+from private_mcmc.planning.estimates import floored, prior_curvature, root_of, row_slopes
 from private_mcmc.planning.facts import prior_of
 from private_mcmc.planning.prediction import Expected, Prediction
 from private_mcmc.planning.stages import Array
 from private_mcmc.potential.potential import curvature
-from private_mcmc.potential.rowwise import at_each
 from private_mcmc.preflight.estimate import outcomes_of, typed
 from private_mcmc.release.price import bind, movement, price
 from private_mcmc.release.released import Expectations
@@ -174,15 +175,8 @@ class _Table:
 
 
 def _tables(reading: RowModel, n: int) -> list[_Table]:
-    prior, outcomes = prior_of(reading), outcomes_of(reading)
-    width, slope = 1e-4 * prior.scale, jax.grad(reading.row_loss)
-
-    def slopes(thetas: jax.Array, rows: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        inside = reading.rows.project(rows)
-        each = jax.lax.map(lambda theta: at_each(partial(slope, theta), inside), thetas)
-        return each, jax.hessian(reading.neg_log_prior)(thetas[0])
-
-    compiled, found = jax.jit(slopes, compiler_options=RUN_ONCE), []
+    prior, outcomes, found = prior_of(reading), outcomes_of(reading), []
+    width = 1e-4 * prior.scale
     with jax.enable_x64(True):
         for index in range(_TABLES):
             theta = prior.shrunk(index, 0.5)
@@ -190,8 +184,9 @@ def _tables(reading: RowModel, n: int) -> list[_Table]:
             domains = reading.rows
             given = people(domains, _ROWS, index) if index % 2 else domains.synthetic(index, _ROWS)
             rows = outcomes(theta, typed(reading, given), np.random.default_rng(index))
-            thetas = jnp.asarray(np.vstack([theta, theta + np.diag(width)]))
-            each, bend = jax.tree.map(np.asarray, compiled(thetas, rows))
+            thetas = np.vstack([theta, theta + np.diag(width)])
+            each = np.asarray(row_slopes(reading, thetas, project_rows(domains, rows)))
+            bend = np.asarray(prior_curvature(reading, theta))
             if np.all(np.isfinite(each)) and np.all(np.isfinite(bend)):
                 found.append(_Table(theta, each, bend, width, n / _ROWS))
     if not found:
@@ -202,8 +197,8 @@ def _tables(reading: RowModel, n: int) -> list[_Table]:
 def _metric(tables: Sequence[_Table], temper: float) -> Array:
     """``A`` with ``AAᵀ`` the inverse of the tables' mean curvature."""
     identity = np.eye(len(tables[0].theta))
-    values, axes = np.linalg.eigh(np.mean([t.clipped(identity, math.inf, temper)[0] for t in tables], axis=0))
-    return np.asarray(axes / np.sqrt(np.maximum(values, _FLAT * values[-1])))
+    curvature = np.mean([table.clipped(identity, math.inf, temper)[0] for table in tables], axis=0)
+    return root_of(floored(curvature, _FLAT * float(np.linalg.norm(curvature, 2))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,11 +342,8 @@ class _Search:
                 noise = math.sqrt(2.0) * most.l1 * most.units / (asked.epsilon or self.target.epsilon)
                 mean, covariance = of.average(skipped + 1)
                 off = np.einsum("tvp,tp->tv", slopes, mean) / sds
-                bias, added, own = (
-                    _rms(off),
-                    _rms(noise / sds),
-                    _rms(_roots(slopes @ covariance @ turned) / sds),
-                )
+                bias, added = _rms(off), _rms(noise / sds)
+                own = _rms(_roots(slopes @ covariance @ turned) / sds)
                 # More chains cost time alone.
                 enough = (own / (_SAMPLING * max(math.hypot(bias, added), 1e-3))) ** 2
                 chains = min(max(math.ceil(enough), 1), _MOST_CHAINS)
@@ -359,8 +351,7 @@ class _Search:
                 expected = Prediction(math.hypot(bias, scatter), bias, scatter, 0.0)
                 if best is None or expected.rms < best[2].rms:
                     errors = np.sqrt(np.mean(np.square(off * usual) + noise**2, axis=0))
-                    each = zip(names, errors.tolist(), usual.tolist(), strict=True)
-                    named = tuple(Expected(*one) for one in each)
+                    named = tuple(map(Expected, names, errors.tolist(), usual.tolist()))
                     best = of, asked, expected._replace(coefficients=named), chains
         return None if best is None else self.plan(best[0], best[1], best[3], best[2])
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from numpyro.distributions import biject_to
 from scipy.optimize import minimize
 
 from private_mcmc import accounting
+from private_mcmc.accounting.mechanisms import second_moments_sensitivity
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.domains.rows import project_rows
 from private_mcmc.errors import NotYetSupported
@@ -94,7 +95,7 @@ def flattened(metric: Metric, prior: Prior, weight: float) -> Metric:
     return next_metric(prior, metric.root, weight * floored((information + information.T) / 2, 0.0))
 
 
-@functools.lru_cache(maxsize=8)
+@lru_cache(maxsize=8)
 def prior_of(reading: RowModel) -> Prior:
     """Draws from the prior by running the model, made once for each.
 
@@ -119,7 +120,7 @@ def prior_of(reading: RowModel) -> Prior:
 _PLACES, _SEEN, _SAME = 2, 256, 1e-9
 
 
-@functools.lru_cache(maxsize=8)
+@lru_cache(maxsize=8)
 def exchangeable(reading: RowModel) -> bool:
     """Whether rows are as likely with the first two components of a mixture exchanged, at draws of the prior.
 
@@ -130,15 +131,14 @@ def exchangeable(reading: RowModel) -> bool:
         return False
     with jax.enable_x64(True):
         rows = reading.rows.synthetic(5, _SEEN)
-        loss = jax.jit(lambda at: jnp.sum(at_each(functools.partial(reading.row_loss, at), rows)))
-        for count in {site.shape[-1] for site in reading.sites if site.shape} - {1}:
-            same = []
-            for theta in prior_of(reading).draws[:_PLACES]:
-                there = loss(exchanged := _exchanged(reading, jnp.asarray(theta), count))
-                same.append(np.any(exchanged != theta) and abs(there / loss(theta) - 1) < _SAME)
-            if all(same):
-                return True
-    return False
+        loss = jax.jit(lambda at: jnp.sum(at_each(partial(reading.row_loss, at), rows)))
+
+        def same(theta: Array, count: int) -> bool:
+            there = _exchanged(reading, jnp.asarray(theta), count)
+            return bool(np.any(there != theta) and abs(loss(there) / loss(theta) - 1) < _SAME)
+
+        counts = {site.shape[-1] for site in reading.sites if site.shape} - {1}
+        return any(all(same(theta, count) for theta in prior_of(reading).draws[:_PLACES]) for count in counts)
 
 
 def _exchanged(reading: RowModel, theta: jax.Array, count: int) -> jax.Array:
@@ -205,27 +205,23 @@ def told_of(reading: RowModel, prior: Prior, rows: Columns) -> Prior:
     )
 
 
-@functools.partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
+@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
 def _potential(reading: RowModel, theta: jax.Array, rows: Columns) -> tuple[jax.Array, jax.Array]:
     """That of ``rows``, and its slope."""
 
     def value(at: jax.Array) -> jax.Array:
-        return reading.neg_log_prior(at) + jnp.sum(at_each(functools.partial(reading.row_loss, at), rows))
+        return reading.neg_log_prior(at) + jnp.sum(at_each(partial(reading.row_loss, at), rows))
 
     return jax.value_and_grad(value)(theta)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
 def _cut_off(likelihood: Likelihood, thetas: jax.Array, rows: Columns) -> jax.Array:
     """``Σ_i ‖E ∇v‖²`` over ``Σ_i E‖∇v‖²``, over the outcomes that were declared, at every ``θ``."""
 
-    def of_row(theta: jax.Array, row: Columns) -> tuple[jax.Array, jax.Array]:
-        mean, squares = likelihood.score(theta, row)
-        return jnp.sum(mean**2), squares
-
     def at(theta: jax.Array) -> jax.Array:
-        mean, squares = at_each(functools.partial(of_row, theta), rows)
-        return jnp.nan_to_num(jnp.sum(mean) / jnp.maximum(jnp.sum(squares), 1e-300), nan=1.0)
+        means, squares = at_each(partial(likelihood.score, theta), rows)
+        return jnp.nan_to_num(jnp.sum(means**2) / jnp.maximum(jnp.sum(squares), 1e-300), nan=1.0)
 
     return jnp.asarray(jax.lax.map(at, thetas))
 
@@ -276,19 +272,14 @@ class Facts:
     metric: Metric
     temper: float
 
-    @property
-    def dim(self) -> int:
-        """Number of parameters."""
-        return self.reading.dim
-
-    @property
-    def _factor(self) -> float:
-        """Of a query's sensitivity over the square of its ball's radius."""
-        return math.sqrt(2.0) if self.adjacency == "replace_one" and self.dim >= 2 else 1.0
+    def _noise(self, radius: float) -> float:
+        """Of a query at 1-GDP, whose ball has this radius, in spectral norm."""
+        dim = self.reading.dim
+        return spectral_norm(second_moments_sensitivity(radius, dim, self.adjacency), dim)
 
     def information_share(self, metric: Metric, multiple: float = USUAL_MULTIPLE) -> float:
         """Of the squared budget, for a query: enough for little noise where that costs little."""
-        noise = spectral_norm(self._factor * multiple**2 * metric.trace, self.dim)
+        noise = self._noise(multiple * math.sqrt(metric.trace))
         share = (noise / (self.num_rows * self.budget) / _AFFORDED_NOISE) ** 2
         return min(max(share, _LEAST_SHARE), _MOST_SHARE)
 
@@ -297,20 +288,21 @@ class Facts:
 
         Rows have the mean square norm ``trace/n`` there; the ball holds all vectors of one together.
         """
-        if self.dim > _WIDEST:
+        dim, n = self.reading.dim, self.num_rows
+        if dim > _WIDEST:
             return None
-        gdp, n = self.budget * math.sqrt(self.information_share(metric, multiple)), self.num_rows
-        even = math.sqrt(_NOISE * gdp * n / spectral_norm(self._factor * metric.trace, self.dim))
+        gdp = self.budget * math.sqrt(self.information_share(metric, multiple))
+        even = math.sqrt(_NOISE * gdp * n / self._noise(math.sqrt(metric.trace)))
         mechanism = plan_second_moments(
             gdp,
             radius=min(max(even, _LEAST_MULTIPLE), LARGEST_MULTIPLE) * math.sqrt(metric.trace / n),
-            dim=self.dim,
+            dim=dim,
             num_rows=n,
             adjacency=self.adjacency,
             vectors=self.vectors,
         )
         stated = accounting.of_unit(mechanism.statement, self.reading.unit)
-        useful = spectral_norm(mechanism.noise.sd, self.dim) < _MOST_NOISE
+        useful = spectral_norm(mechanism.noise.sd, dim) < _MOST_NOISE
         return replace(mechanism, statement=stated) if useful else None
 
 
@@ -331,7 +323,7 @@ def facts_of(
         prior = told_of(reading, prior, rows)
         references = np.stack([plausible(prior, likelihood, rows, k, 0.5) for k in range(REFERENCES)])
         asked, root = likelihood.synthetic(references, rows), np.diag(prior.scale)
-        each = [of_rows(functools.partial(likelihood.information, at, root), given) for at, given in asked]
+        each = [of_rows(partial(likelihood.information, at, root), given) for at, given in asked]
         information = sum(np.asarray(jnp.einsum("nki,nkj->ij", one, one)) for one in each)
         information = np.asarray(information) * (n / (SYNTHETIC_ROWS * len(asked)))
         metric = next_metric(prior, root, information)

@@ -20,7 +20,6 @@ from functools import lru_cache, partial
 import numpy as np
 
 from private_mcmc import accounting
-from private_mcmc.errors import NotPrivate
 from private_mcmc.kernels.synthetic import Followed
 from private_mcmc.planning.estimates import (
     allowed_by_noise,
@@ -168,7 +167,7 @@ class Policy:
 
     def _hidden(self, found: CompletedStage, history: History) -> bool:
         """Whether noise hides a direction that another round, in a metric of more room for it, may show."""
-        noise = spectral_norm(found.moments.noise_sd, self.facts.dim)
+        noise = spectral_norm(found.moments.noise_sd, self.facts.reading.dim)
         values = self._levels(found, found.moments.matrix, history)
         return bool(values[0] < noise < _LITTLE_NOISE)
 
@@ -217,8 +216,8 @@ class Policy:
     def followed(self, stage: PathStage) -> Followed:
         """The model, or that of weighted or centred gradients: the same for all paths, as programs are."""
         if self.facts.likelihood.few and not self._affine:
-            return _weighted(self.facts.likelihood)
-        return _constant(stage.reading or self.facts.reading)
+            return _followed(self.facts.reading, self.facts.likelihood)
+        return _followed(stage.reading or self.facts.reading, None)
 
     def foreseen(self) -> tuple[History, PathStage]:
         """What counts how far rows reach, and the run after it, were public facts alone right."""
@@ -261,19 +260,15 @@ class Policy:
         return float(run.schedule.clip or 0.0) * math.sqrt(weight) / typical
 
     def _warm_up(self, metric: Metric, start: Array) -> PathStage:
-        facts, multiple = self.facts, _MULTIPLE
-        budget, step = facts.budget * math.sqrt(WARM_UP_SHARE), _STEP * _CAREFUL
+        budget, multiple = self.facts.budget * math.sqrt(WARM_UP_SHARE), _WARM_UP_WEIGHTED
+        # With a clip ``c`` the time is this over ``c²``.
+        unit = _affordable(self._schedule(metric, 1.0, 1.0), budget)
         if self._affine:
             # Weights move nothing, and bought time grows faster than speed falls; more would tell little.
-            multiple, budget = _WARM_UP_WEIGHTED, budget / math.sqrt(2)
-            bought = _affordable(self._schedule(metric, 1.0, multiple), budget)
-            budget *= math.sqrt(min(1.0, _ENOUGH_WARM_UP / bought))
+            budget *= math.sqrt(min(0.5, _ENOUGH_WARM_UP * multiple**2 / unit))
         else:
-            off = math.sqrt(2 / _affordable(self._schedule(metric, 1.0, multiple), budget))
-            multiple = max(multiple, min(multiple * _WARM_UP_OFF / off, _WARM_UP_CLIP))
-        return self._path(
-            WARM_UP, budget, metric, start, step, _WARM_UP_STEPS * step, multiple, self._most_steps()
-        )
+            multiple = max(_MULTIPLE, min(_WARM_UP_OFF * math.sqrt(unit / 2), _WARM_UP_CLIP))
+        return self._path(WARM_UP, budget, metric, start, multiple, self._most_steps())
 
     def _run(self, metric: Metric, start: Array, history: History, budget: float) -> PathStage:
         reach = self._reach(history)
@@ -285,8 +280,7 @@ class Policy:
                 return math.hypot(*self._errors(history, reach, clip, unit / clip**2))
 
             multiple = min(CLIPS, key=error)
-        most = self._most_steps(history)
-        return self._path(RUN, budget, metric, start, _STEP, _SHORTEST, multiple, most)
+        return self._path(RUN, budget, metric, start, multiple, self._most_steps(history))
 
     def _reach(self, history: History) -> Reach | None:
         counted = named(history, REACH)
@@ -304,18 +298,11 @@ class Policy:
         return QueryStage(name, mechanism, partial(self.facts.likelihood.information, at, metric.root))
 
     def _path(
-        self,
-        name: str,
-        budget: float,
-        metric: Metric,
-        start: Array,
-        step: float,
-        shortest: float,
-        multiple: float,
-        most: int,
+        self, name: str, budget: float, metric: Metric, start: Array, multiple: float, most: int
     ) -> PathStage:
-        """As long as ``shortest`` or longer, of a likelihood as flat, or as steep, as that needs."""
-        facts = self.facts
+        """As long as is needed or longer, of a likelihood as flat, or as steep, as that takes."""
+        facts, careful = self.facts, _STEP * _CAREFUL
+        step, shortest = (_STEP, _SHORTEST) if name == RUN else (careful, _WARM_UP_STEPS * careful)
         step = max(step, min(shortest / most, _LONGEST_STEP))
         shortest = min(shortest, most * step)
         bought = _affordable(self._schedule(metric, 1.0, multiple), budget)
@@ -352,7 +339,7 @@ class Policy:
         return Schedule(
             adjacency=facts.adjacency,
             num_rows=facts.num_rows,
-            dim=facts.dim,
+            dim=facts.reading.dim,
             unit=facts.reading.unit,
             temper=temper,
             preconditioner=tuple(tuple(row) for row in matrix.tolist()),
@@ -365,20 +352,15 @@ class Policy:
 
 
 @lru_cache(maxsize=8)
-def _constant(reading: Potential) -> Followed:
-    return lambda root, clip: reading
-
-
-@lru_cache(maxsize=8)
-def _weighted(likelihood: Likelihood) -> Followed:
-    return partial(weighted_model, likelihood.reading, likelihood.outcomes)
+def _followed(reading: Potential, weighted: Likelihood | None) -> Followed:
+    if weighted is None:
+        return lambda root, clip: reading
+    return partial(weighted_model, weighted.reading, weighted.outcomes)
 
 
 def _affordable(one_step: Schedule, budget: float) -> float:
     """The Langevin time that ``budget`` buys: the squared price of a path is proportional to its time."""
-    unit = accounting.langevin_statement(one_step).gdp
-    if unit is None:
-        raise NotPrivate("a path of Langevin states has a Gaussian statement, and this one has none.")
+    unit = accounting.langevin_statement(one_step).gdp or math.inf
     return (budget / unit) ** 2 * (1 - 1e-9)
 
 

@@ -30,7 +30,7 @@ from private_mcmc.potential.potential import RowTerm
 from private_mcmc.potential.rowwise import at_each, of_rows
 from private_mcmc.release import Family, Sums, SumsPlan, plan_sums
 from private_mcmc.system import blas_of_one_thread
-from private_mcmc.target import Adjacency, Unit
+from private_mcmc.target import Adjacency
 
 # Cells are geometric in a row's influence over the typical norm; the first and the last are open.
 _LEAST, _RATIO, CELLS = 0.25, 64 ** (1 / 18), 32
@@ -52,22 +52,6 @@ def cell_of(influence: jax.Array) -> jax.Array:
     return jnp.clip(jnp.floor(jnp.nan_to_num(position)) + 1, 0, CELLS - 1).astype(int)
 
 
-def counts_of_influence(
-    gdp: float, num_rows: int, adjacency: Adjacency, unit: Unit | None = None
-) -> SumsPlan:
-    """What releases how many rows, or persons, are in each cell, at a cost of ``gdp``-GDP."""
-    family = Family("influence", CELLS)
-    return plan_sums(gdp, (family,), num_rows=num_rows, adjacency=adjacency, unit=unit, what="counts by cell")
-
-
-def people_counted(counts: Sums, num_rows: int, adjacency: Adjacency) -> float:
-    """About how many rows are there, at most: those counted and two sds, where slots may be empty."""
-    if adjacency == "replace_one":
-        return float(num_rows)
-    noise = 2 * counts.noise_sd * math.sqrt(counts.values.size)
-    return min(max(float(np.sum(counts.values)), 0.0) + noise, float(num_rows))
-
-
 @dataclass(frozen=True, eq=False)
 class Reach:
     """Released counts of rows by the length of their gradient over the typical one, and what clips cost.
@@ -75,7 +59,7 @@ class Reach:
     Attributes:
         counts: of all rows, or persons.
         num_rows: how many there may be.
-        people: how many are no empty slots, as far as that is known; all if left out.
+        adjacency: under all but ``"replace_one"`` some of these may be empty slots.
         tail: about how many are in each cell.
         lengths: of public rows under the model, over their root mean square, where it tells their outcomes.
         weights: of these, their sum is 1.
@@ -85,7 +69,7 @@ class Reach:
 
     counts: Sums
     num_rows: int
-    people: float | None = None
+    adjacency: Adjacency = "replace_one"
     tail: Array = field(default_factory=partial(np.zeros, CELLS))
     lengths: Array = field(default_factory=partial(np.zeros, 1))
     weights: Array = field(default_factory=partial(np.ones, 1))
@@ -102,8 +86,11 @@ class Reach:
 
     @property
     def hidden(self) -> bool:
-        """Whether noise hides where most rows are, of those that are there."""
-        there = self.num_rows if self.people is None else self.people
+        """Whether noise hides where most rows are, of those that are there: those counted and two sds."""
+        there, values = float(self.num_rows), self.counts.values
+        if self.adjacency != "replace_one":
+            noise = 2 * self.counts.noise_sd * math.sqrt(values.size)
+            there = min(max(float(np.sum(values)), 0.0) + noise, there)
         return float(self.significant.sum()) < there / 2
 
     @property
@@ -269,15 +256,21 @@ def public_counts(facts: Facts) -> tuple[CompletedStage, ...]:
 
 
 def _mechanism(facts: Facts) -> SumsPlan | None:
-    gdp = math.sqrt(reach_share(facts)) * facts.budget
-    found = counts_of_influence(gdp, facts.num_rows, facts.adjacency, facts.reading.unit)
+    """What releases how many rows, or persons, are in each cell."""
+    found = plan_sums(
+        math.sqrt(reach_share(facts)) * facts.budget,
+        (Family("influence", CELLS),),
+        num_rows=facts.num_rows,
+        adjacency=facts.adjacency,
+        unit=facts.reading.unit,
+        what="counts by cell",
+    )
     return None if facts.num_rows < _FEWEST * found.noise.sd else found
 
 
 def reach_of(facts: Facts, completed: CompletedStage) -> Reach | None:
     """What the counts say, or ``None`` where noise hides most persons."""
-    there = people_counted(completed.counts, facts.num_rows, facts.adjacency)
-    found = Reach(completed.counts, facts.num_rows, there)
+    found = Reach(completed.counts, facts.num_rows, facts.adjacency)
     if found.hidden:
         return None
     if facts.likelihood.few:
@@ -297,7 +290,7 @@ def reach_of(facts: Facts, completed: CompletedStage) -> Reach | None:
         if 0 < (square := float(shares @ far**2)) < math.inf:
             lengths, weights = far / math.sqrt(square), shares
             tail[_FURTHEST * lengths.max() < MIDDLES] = 0.0
-    aligned = min(1.0, _ALIGNED / math.sqrt(facts.dim))
+    aligned = min(1.0, _ALIGNED / math.sqrt(facts.reading.dim))
     return replace(found, tail=tail, lengths=lengths, weights=weights, aligned=aligned)
 
 

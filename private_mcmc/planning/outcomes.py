@@ -105,11 +105,8 @@ def event_times(reading: RowModel) -> EventTimes | None:
         and np.issubdtype(domain.dtype, np.floating)
         and np.all(np.isfinite(domain.interval()))
     ]
-    for event in flags:
-        for time in times:
-            if _is_hazard(reading, time, event):
-                return EventTimes(time, event)
-    return None
+    pairs = ((time, event) for event in flags for time in times)
+    return next((EventTimes(*pair) for pair in pairs if _is_hazard(reading, *pair)), None)
 
 
 def _is_hazard(reading: RowModel, time: str, event: str) -> bool:
@@ -166,11 +163,16 @@ class Likelihood:
     times: EventTimes | None = None
 
     @property
-    def few(self) -> bool:
-        """Whether the outcome takes so few values that all can be gone through."""
+    def of_one(self) -> bool:
+        """Whether the outcome is one number, whose law given the row is the model's."""
         # Of factors no probabilities are known, and of persons all rows together take too many.
-        count = len(next(iter(self.outcomes.values())))
-        return type(self) is Likelihood and self.times is None and count <= FEW_OUTCOMES
+        one = len(self.outcomes) == 1 and next(iter(self.outcomes.values())).ndim == 1
+        return type(self) is Likelihood and self.times is None and one
+
+    @property
+    def few(self) -> bool:
+        """Whether it takes so few values that all can be gone through."""
+        return self.of_one and len(next(iter(self.outcomes.values()))) <= FEW_OUTCOMES
 
     def synthetic(self, thetas: ArrayLike, rows: Columns) -> list[tuple[ArrayLike, Columns]]:
         """Parameters ``(k, p)`` and public rows to ask information of: with times of each parameter's own.
@@ -191,20 +193,16 @@ class Likelihood:
         The expectation is over outcomes of the model given the row's covariates: the row's own outcome is
         not used. ``root`` is ``A``.
         """
-        at = at_each(lambda theta: self._scores(theta, row), jnp.asarray(thetas))
-        return self._in_metric(at, root, len(at))
-
-    def _in_metric(self, vectors: jax.Array, root: ArrayLike, count: int) -> jax.Array:
-        """``√(w/count) Aᵀv`` of all vectors, in one list; 0 for what has no square in float64."""
-        flat = vectors.reshape(-1, vectors.shape[-1]) * jnp.sqrt(self.temper / count)
+        vectors = at_each(lambda theta: self._vectors(theta, row), jnp.asarray(thetas))
+        flat = vectors.reshape(-1, vectors.shape[-1]) * jnp.sqrt(self.temper / len(vectors))
         white = flat @ jnp.asarray(root)
+        # 0 for what has no square in float64.
         return jnp.where(jnp.abs(white) < _LARGEST, white, 0.0)
 
     @property
     def has_centre(self) -> bool:
-        """Whether the outcome is one number of many values, whose law given the row is the model's."""
-        of_one = len(self.outcomes) == 1 and next(iter(self.outcomes.values())).ndim == 1
-        return type(self) is Likelihood and self.times is None and not self.few and of_one
+        """Whether it takes many values."""
+        return self.of_one and not self.few
 
     def centre(
         self, theta: ArrayLike, root: ArrayLike, clip: ArrayLike, row: Columns
@@ -267,7 +265,8 @@ class Likelihood:
         shares = jax.nn.softmax(self._logits(theta, row))
         return shares @ gradients, shares @ jnp.sum(gradients**2, axis=1)
 
-    def _scores(self, theta: jax.Array, row: Columns) -> jax.Array:
+    def _vectors(self, theta: jax.Array, row: Columns) -> jax.Array:
+        """``U``, ``(vectors, p)``, with ``UᵀU`` the row's information at one ``θ``."""
         if self.times is not None:
             return self.times.slope(self.reading.row_slope, theta, row)[None]
         probabilities = jax.nn.softmax(self._logits(theta, row))
@@ -287,7 +286,7 @@ class Likelihood:
                 return jnp.asarray(moved @ design / jnp.maximum(design @ design, 1e-300) ** 2)
 
             mean = jnp.maximum(weights @ at_each(curvature, chosen), 0.0)
-            return jnp.asarray(jnp.sqrt(weights * mean)[:, None] * design)
+            return jnp.asarray(jnp.sqrt(mean) * design[None])
         gradients = at_each(lambda outcome: score(theta, row | outcome), chosen)
         return jnp.asarray(jnp.sqrt(weights)[:, None] * gradients)
 
@@ -305,16 +304,13 @@ class FactorLikelihood(Likelihood):
     Information is curvature, which needs no outcome; of an event and the time until it, see ``EventTimes``.
     """
 
-    def information(self, thetas: ArrayLike, root: ArrayLike, row: Columns) -> jax.Array:
-        """``V`` with ``VᵀV = w Aᵀ mean_j [∇²v(θ_j)]₊ A``, the row's own outcome included."""
+    def _vectors(self, theta: jax.Array, row: Columns) -> jax.Array:
+        """Of ``[∇²v(θ)]₊``, the row's own outcome included."""
         if self.times is not None:
-            return super().information(thetas, root, row)
-        bend = jax.jacfwd(self.reading.row_slope)
-        hessian = at_each(lambda theta: bend(theta, row), jnp.asarray(thetas))
-        hessian = jnp.nan_to_num(hessian, nan=0.0, posinf=0.0, neginf=0.0)
+            return super()._vectors(theta, row)
+        hessian = jnp.nan_to_num(jax.jacfwd(self.reading.row_slope)(theta, row), posinf=0.0, neginf=0.0)
         values, vectors = jnp.linalg.eigh(hessian)
-        halves = jnp.sqrt(jnp.maximum(values, 0.0))[..., None] * jnp.swapaxes(vectors, -1, -2)
-        return self._in_metric(halves, root, len(halves))
+        return jnp.asarray(jnp.sqrt(jnp.maximum(values, 0.0))[:, None] * vectors.T)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -342,20 +338,12 @@ class OwnLatentsLikelihood(FactorLikelihood):
     """
 
     own: OwnLatents
-    columns: tuple[str, ...]
 
-    def information(self, thetas: ArrayLike, root: ArrayLike, row: Columns) -> jax.Array:
-        """``V`` with ``VᵀV ≈ w Aᵀ mean_j E_y[∇V ∇Vᵀ] A``, by outcomes drawn from the model with fixed keys.
-
-        The expectation is over outcomes given the person's covariates: the person's own are not used.
-        """
+    def _vectors(self, theta: jax.Array, row: Columns) -> jax.Array:
+        """Scores at outcomes drawn from the model given the covariates, with fixed keys."""
         keys, score = jax.random.split(jax.random.key(11), _DRAWS), self.reading.row_slope
-
-        def at(theta: jax.Array) -> jax.Array:
-            return jnp.asarray(at_each(lambda key: score(theta, self._drawn(theta, row, key)), keys))
-
-        scores = at_each(at, jnp.asarray(thetas))
-        return self._in_metric(scores, root, scores.shape[0] * _DRAWS)
+        scores = at_each(lambda key: score(theta, self._drawn(theta, row, key)), keys)
+        return jnp.asarray(scores / math.sqrt(_DRAWS))
 
     def _drawn(self, theta: jax.Array, person: Columns, key: jax.Array) -> Columns:
         """The person with other outcomes in all rows: its latents are drawn, and rows given them."""
@@ -369,7 +357,7 @@ class OwnLatentsLikelihood(FactorLikelihood):
             chosen = jax.random.categorical(key, jnp.where(jnp.isfinite(losses), -losses, -1e30))
             return {name: options[chosen] for name, options in self.outcomes.items()}
 
-        rows = {name: person[name] for name in self.columns}
+        rows = {name: column for name, column in person.items() if name != OWN_ROWS}
         count = len(next(iter(rows.values())))
         return {**person, **at_each(of_row, rows, jax.random.split(second, count))}
 
@@ -390,8 +378,7 @@ def likelihood_of(reading: RowModel, temper: float) -> Likelihood:
         # No law of censored times is known: of them it is curvature.
         if times is not None:
             return FactorLikelihood(reading, outcomes, temper)
-        columns = tuple(single.rows.columns)
-        return OwnLatentsLikelihood(reading, outcomes, temper, own=reading.own, columns=columns)
+        return OwnLatentsLikelihood(reading, outcomes, temper, own=reading.own)
     one = len(outcomes) == 1 and next(iter(outcomes.values())).ndim == 1
     of_factors = (has_factors(single) or not one) and single.dim <= _MOST
     each = (FactorLikelihood if of_factors else Likelihood)(single, outcomes, temper, times)

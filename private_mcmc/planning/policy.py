@@ -47,7 +47,7 @@ from private_mcmc.planning.simulate import simulate
 from private_mcmc.planning.stages import History, PathStage, named
 from private_mcmc.potential.potential import model_marks
 from private_mcmc.preflight import known_of_posterior
-from private_mcmc.preflight.certificates import certificates, constants, largest_temper, meets
+from private_mcmc.preflight.certificates import certified_temper
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.report import Facts, Note, Report, Reported, at_most, number
 from private_mcmc.report.document import say, telling
@@ -59,33 +59,6 @@ _OF_A_BALL = " (of a Ball an intercept and numbers above 0; of centred ones: Bal
 _MARGIN, _LARGEST = 1.2, 1e3
 # Rows that stages are timed on.
 _TIMED = 64
-
-
-def certified_temper(
-    reading: RowModel, target: Target, n: int, guarantee: Guarantee
-) -> tuple[float, Statement | None]:
-    """A weight ``w ≤ 1`` and the certificate that one exact draw of ``exp(−K − wΣv)`` meets the target.
-
-    Under ``guarantee="run"`` 1, without one.
-
-    Raises:
-        NotPrivate: if no weight is certified.
-    """
-    if guarantee == "run":
-        return 1.0, None
-    known = constants(reading, None, None)
-
-    def certify(temper: float) -> tuple[Statement, ...]:
-        found = certificates(reading, known, n=n, temper=temper, target=target)
-        return tuple(statement for statement in found if meets(statement, target))
-
-    temper = 1.0 if certify(1.0) else largest_temper(certify, 1.0, target)
-    if temper is None:
-        raise NotPrivate(
-            "guarantee='posterior': no weight of the likelihood makes the posterior private by a certificate "
-            "that this library knows; see preflight for why. guarantee='run' rests on the run's noise alone."
-        )
-    return temper, certify(temper)[0]
 
 
 def gdp_budget(target: Target) -> float:
@@ -180,25 +153,23 @@ class Plan(Reported):
 
     def predict(self, epsilon: float, n: int) -> Prediction:
         """The error that the same plan would promise at another ε or with another number of rows."""
-        target, temper = replace(self.target, epsilon=epsilon), self.temper
-        if (target, n) != (self.target, self.n):
-            temper = certified_temper(self.reading, target, n, self.guarantee)[0]
+        target = replace(self.target, epsilon=epsilon)
+        temper = certified_temper(self.reading, target, n, self.guarantee)[0]
         policy = self._of_people(gdp_budget(target), n, temper)
-        with jax.enable_x64(True):
-            known = policy.known(*policy.foreseen())
-            return prediction_of(self.read, known, GUESS[policy.facts.likelihood.few])
+        known = policy.known(*policy.foreseen())
+        return prediction_of(self.read, known, GUESS[policy.facts.likelihood.few])
 
     def pace(self) -> float:
         """How many seconds a row takes, of synthetic rows, twice."""
-        policy, paces = self._of_people(self.budget, self.n, self.temper), []
+        policy, pace = self._of_people(self.budget, self.n, self.temper), math.inf
         with jax.enable_x64(True):
             rows = self.reading.rows.synthetic(3, _TIMED)
         for seed in range(2):
             say("planning: the stages are timed on synthetic rows")
             began = time.perf_counter()
             simulate(policy, rows, np.full(_TIMED, self.n / _TIMED), seed)
-            paces.append((time.perf_counter() - began) / _TIMED)
-        return min(paces)
+            pace = min(pace, (time.perf_counter() - began) / _TIMED)
+        return pace
 
     def _of_people(self, budget: float, n: int, temper: float) -> Policy:
         """What is bought rests on no ``people``: errors were larger so."""
@@ -226,7 +197,7 @@ class Plan(Reported):
             ("target", f"ε = {at_most(self.target.epsilon)} at δ = {at_most(self.target.delta)}, {whom}"),
             ("rows" if unit is None else "persons", f"{self.n:,}"),
             ("budget of all stages", f"{at_most(self.budget)}-GDP"),
-            ("predicted error of posterior means", f"{number(expected.rms, 2)} {expected.unit}"),
+            ("predicted error of posterior means", f"{number(expected.rms, 2)} posterior sds"),
             ("of it, bounding rows' influence", number(expected.bias, 2)),
             ("of it, the noise that buys privacy", number(expected.monte_carlo, 2)),
             ("a step's share of a posterior sd", f"at most {number(expected.discretisation, 2)}"),
@@ -405,11 +376,7 @@ def predict_after(plan: Plan, releases: History) -> Prediction:
         releases: the stages that were carried out, with what they released, in their order.
 
     Returns:
-        ``rms``: root mean square over coefficients of the expected distance between the private and the
-        exact posterior mean, in sds of the exact posterior. ``low``, ``high``: nine in ten errors of tables
-        that nobody chose are between them. ``coefficients``: of each its expected error and
-        its sd without privacy, in its own units; their ratio is the error in sds. ``bias`` and
-        ``monte_carlo``: the parts of ``rms`` that bounding rows' influence and privacy's noise have.
+        Its ``low`` and ``high`` have nine in ten errors of tables that nobody chose between them.
     """
     done = named(releases, RUN)
     before = releases[: releases.index(done[0])] if done else releases
@@ -417,8 +384,7 @@ def predict_after(plan: Plan, releases: History) -> Prediction:
     if not isinstance(run, PathStage) or run.name != RUN:
         return plan.prediction
     known = plan.policy.known(before, run)
-    with jax.enable_x64(True):
-        return prediction_of(plan.read, known, KNOWN[plan.policy.facts.likelihood.few])
+    return prediction_of(plan.read, known, KNOWN[plan.policy.facts.likelihood.few])
 
 
 def _too_little(made: Plan, error: float, max_error: float) -> str:

@@ -1,15 +1,11 @@
-"""The error of posterior means: what a policy concludes from its releases, and what is to be expected before.
-
-A policy is a pure function of what was released so far: it names the next stage, and in the end turns the
-releases into draws.
-"""
+"""Errors of posterior means: what a policy concludes from its releases, and what is to be expected before."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import product
 from typing import NamedTuple, TypeAlias
 
@@ -17,15 +13,12 @@ import jax
 import numpy as np
 
 from private_mcmc.model import RowModel
-from private_mcmc.planning.estimates import in_blocks, inverse_of
+from private_mcmc.planning.estimates import inverse_of, site_values
 from private_mcmc.planning.facts import Facts
 from private_mcmc.planning.stages import Array, CompletedStage, History, PathStage
-from private_mcmc.potential.rowwise import at_each
 from private_mcmc.records import Record
 from private_mcmc.report import Table, number
-from private_mcmc.system import RUN_ONCE
 
-OF_PARAMETERS = "posterior sds"
 RUN = "run"
 _DRAWS = 400
 # Of errors over predictions nine in ten (benchmarks/park.py, tables that nobody chose), by whether outcomes
@@ -51,7 +44,7 @@ class Expected(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """Predicted root mean square error of posterior means, and what it is made of.
+    """Predicted root mean square error of posterior means, in posterior sds, and what it is made of.
 
     ``bias``: of clipping; ``monte_carlo``: of the noise that buys privacy; ``discretisation``: bound on
     the share of a posterior sd that the finite step size adds; ``low`` and ``high``: what nine in ten tables
@@ -60,15 +53,14 @@ class Prediction(NamedTuple):
 
     Example:
         >>> from private_mcmc.planning import Prediction
-        >>> Prediction(rms=0.5, bias=0.3, monte_carlo=0.4, discretisation=0.02).unit
-        'posterior sds'
+        >>> Prediction(rms=0.5, bias=0.3, monte_carlo=0.4, discretisation=0.02).scaled_to(1.0).bias
+        0.6
     """
 
     rms: float
     bias: float
     monte_carlo: float
     discretisation: float
-    unit: str = OF_PARAMETERS
     low: float = 0.0
     high: float = 0.0
     coefficients: tuple[Expected, ...] = ()
@@ -86,14 +78,10 @@ class Prediction(NamedTuple):
     @classmethod
     def from_record(cls, record: Record) -> Prediction:
         """The prediction that ``to_record`` tells of."""
-        of_each = tuple(
-            Expected(str(one["name"]), float(one["error"]), float(one["sd"]))
-            for one in record.get("coefficients", ())
-        )
-        numbers = {
-            name: float(value) for name, value in record.items() if name not in ("unit", "coefficients")
-        }
-        return cls(**numbers, unit=str(record.get("unit", OF_PARAMETERS)), coefficients=of_each)
+        given = record["coefficients"]
+        each = tuple(Expected(one["name"], float(one["error"]), float(one["sd"])) for one in given)
+        numbers = {name: float(value) for name, value in record.items() if name != "coefficients"}
+        return cls(**numbers, coefficients=each)
 
 
 class Known(NamedTuple):
@@ -184,13 +172,6 @@ def remaining(budget: float, history: History) -> float:
     return float(np.sqrt(max(budget**2 - spent, 0.0))) * (1 - 1e-9)
 
 
-@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
-def _sites(reading: RowModel, draws: jax.Array) -> dict[str, jax.Array]:
-    """The model's sites at each of the draws."""
-    found: dict[str, jax.Array] = at_each(reading.constrain, draws)
-    return found
-
-
 @dataclass(frozen=True, eq=False)
 class Coefficients:
     """Coefficients of a model by name: its sites' elements, or what ``named`` makes of them.
@@ -206,8 +187,7 @@ class Coefficients:
     def of(self, draws: Array) -> Mapping[str, Array]:
         """By name, shape ``(draws,)`` each, from ``draws`` of the flat unconstrained ``θ``."""
         with jax.enable_x64(True):
-            sites = in_blocks(partial(_sites, self.reading), draws)
-        return (self.named or elements)(sites)
+            return (self.named or elements)(site_values(self.reading, draws))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -251,10 +231,7 @@ def prediction_of(read: Coefficients, known: Known, within: tuple[float, float])
     error = np.sqrt(np.mean(np.square(off), axis=0)) / sd
     rms, (low, high) = math.sqrt(float(np.mean(error**2))), within
     bias = min(known.bias, rms)
-    coefficients = tuple(
-        Expected(name, float(share * width), float(width))
-        for name, share, width in zip(read.names, error, sd, strict=False)
-    )
+    coefficients = tuple(map(Expected, read.names, (error * sd).tolist(), sd.tolist()))
     noise, step = math.sqrt(rms**2 - bias**2), known.discretisation
     return Prediction(rms, bias, noise, step, low=low * rms, high=high * rms, coefficients=coefficients)
 

@@ -5,19 +5,14 @@ Every stage is computed with its own noise on rows that each stand for many; pat
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any
-
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.kernels.synthetic import synthetic_path
 from private_mcmc.planning.general import Policy
 from private_mcmc.planning.outcomes import Columns
 from private_mcmc.planning.stages import Array, CompletedStage, History, QueryStage
-from private_mcmc.potential.rowwise import mapped, of_rows, partial_parts
+from private_mcmc.potential.rowwise import of_rows
 from private_mcmc.release import SecondMoments, Sums, SumsPlan
 from private_mcmc.system import blas_of_one_thread
 
@@ -48,20 +43,10 @@ def _released(
         cells = np.asarray(of_rows(stage.of_row, rows))
         exact = np.bincount(cells, weights, minlength=mechanism.families[0].cells)
         return stage.released(exact + sd * random.standard_normal(len(exact)))
-    function, given = partial_parts(stage.of_row)
-    exact = np.asarray(second_moments(function, given, mechanism.radius, rows, weights))
+    vectors = np.asarray(of_rows(stage.of_row, rows)).reshape(len(weights), -1, mechanism.dim)
+    norm = np.sqrt(np.square(vectors).sum(axis=(1, 2)))
+    vectors = vectors * np.minimum(1.0, mechanism.radius / np.maximum(norm, 1e-300))[:, None, None]
+    exact = np.einsum("n,nki,nkj->ij", weights, vectors, vectors, optimize=True)
     noise = np.tril(random.standard_normal(exact.shape)) * sd
     lower = np.tril(noise, -1) / np.sqrt(2.0)
     return SecondMoments(exact + lower + lower.T + np.diag(np.diag(noise)), sd, stage.statement)
-
-
-@partial(jax.jit, static_argnums=0)
-def second_moments(
-    function: Callable[..., jax.Array], given: tuple[Any, ...], radius: float, rows: Columns, weights: Array
-) -> jax.Array:
-    """``Σ_i w_i V_iᵀV_i`` with ``V_i = function(*given, row_i)``, scaled to norm ``radius`` at most."""
-    vectors = mapped(partial(function, *given), rows)
-    vectors = vectors.reshape(len(vectors), -1, vectors.shape[-1])
-    norm = jnp.sqrt(jnp.sum(vectors**2, axis=(1, 2)))
-    vectors = vectors * jnp.minimum(1.0, radius / jnp.maximum(norm, 1e-300))[:, None, None]
-    return jnp.einsum("n,nki,nkj->ij", weights, vectors, vectors)

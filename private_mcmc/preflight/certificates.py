@@ -16,6 +16,8 @@ from private_mcmc.accounting import (
     row_sensitivity,
 )
 from private_mcmc.accounting.rounding import product_up
+from private_mcmc.arguments import Guarantee
+from private_mcmc.errors import NotPrivate
 from private_mcmc.model import RowModel
 from private_mcmc.potential.potential import largest_eigenvalue, never_clips
 from private_mcmc.preflight.conjugates import Conjugate, conjugate, conjugate_certificate
@@ -211,6 +213,33 @@ def largest_temper(certify: Certify, temper: float, target: Target) -> float | N
         middle = math.sqrt(low) * math.sqrt(high)
         low, high = (middle, high) if holds(middle) else (low, middle)
     return rounded_down(low * _LESS, _DIGITS)
+
+
+def certified_temper(
+    reading: RowModel, target: Target, n: int, guarantee: Guarantee
+) -> tuple[float, Statement | None]:
+    """A weight ``w ≤ 1`` and the certificate that one exact draw of ``exp(−K − wΣv)`` meets the target.
+
+    Under ``guarantee="run"`` 1, without one.
+
+    Raises:
+        NotPrivate: if no weight is certified.
+    """
+    if guarantee == "run":
+        return 1.0, None
+    known = constants(reading, None, None)
+
+    def certify(temper: float) -> tuple[Statement, ...]:
+        found = certificates(reading, known, n=n, temper=temper, target=target)
+        return tuple(statement for statement in found if meets(statement, target))
+
+    temper = 1.0 if certify(1.0) else largest_temper(certify, 1.0, target)
+    if temper is None:
+        raise NotPrivate(
+            "guarantee='posterior': no weight of the likelihood makes the posterior private by a certificate "
+            "that this library knows; see preflight for why. guarantee='run' rests on the run's noise alone."
+        )
+    return temper, certify(temper)[0]
 
 
 def _weak_sites(row_model: RowModel, needed: float) -> str:

@@ -24,7 +24,6 @@ PREDICTED = {
     "bias": 0.1,
     "monte_carlo": 0.38,
     "discretisation": 0.02,
-    "unit": "posterior sds",
     "reference": 0.0,
     "coefficients": [
         {"name": "Intercept", "error": 0.2, "sd": 0.1},

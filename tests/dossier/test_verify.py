@@ -27,7 +27,7 @@ from private_mcmc.dossier.record import StudyRecord, passes
 from private_mcmc.dossier.verify import _charge
 from private_mcmc.inference.question import question
 from private_mcmc.model import read
-from private_mcmc.planning.policy import certified_temper
+from private_mcmc.preflight.certificates import certified_temper
 from private_mcmc.release.ledger_state import Filter
 from private_mcmc.report import Text
 from private_mcmc.target import Unit

@@ -34,7 +34,7 @@ def draws_of(made, rows, weights, seed):
     """Of the posterior given what a simulated run releases, ``(draws, p)``."""
     history = simulate(made, rows, weights, seed)
     given = posterior_of(made.facts.reading, history, made.conclude(history), None, Chains(2, 200, 400))
-    return given.draws.reshape(-1, made.facts.dim)
+    return given.draws.reshape(-1, made.facts.reading.dim)
 
 
 def base():

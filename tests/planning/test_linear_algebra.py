@@ -17,10 +17,10 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import private_mcmc as pmc
-from private_mcmc.inference.declared import _constrained
 from private_mcmc.kernels import langevin_program, run_keys
 from private_mcmc.model import linear_algebra, read
-from private_mcmc.planning.outcomes import likelihood_of
+from private_mcmc.planning.estimates import _constrained
+from private_mcmc.planning.outcomes import Likelihood, likelihood_of
 from private_mcmc.planning.prediction import Known
 from private_mcmc.potential.rowwise import mapped
 from private_mcmc.system import blas_of_one_thread
@@ -163,12 +163,18 @@ def counted(x, y=None):
     observed(x, dist.NegativeBinomial2(jnp.exp(x), shape), y)
 
 
+class Slopes(Likelihood):
+    """Of rows that tell a number, none, or one that has no square."""
+
+    def _vectors(self, theta, row):
+        return jnp.asarray([[1.0], [np.nan], [np.inf], [1e200]])
+
+
 def test_rows_that_tell_nothing_or_no_number_leave_a_finite_prediction():
     """At most draws of such a shape all counts are 0, and curvature was rounded to less than nothing."""
     nothing = Known(np.zeros(2), np.eye(2), -1e-17 * np.eye(2)[None], 1.0, 0.0, np.eye(2), 0.0)
     np.testing.assert_allclose(next(nothing.of_each()), [np.eye(2), np.zeros((2, 2))], atol=1e-9)
     reading = read(counted, pmc.Rows(x=pmc.Box(-1.0, 1.0), y=pmc.Counts(60)), n=2000)
     with jax.enable_x64(True):
-        slopes = jnp.asarray([[[1.0], [np.nan], [np.inf], [1e200]]])
-        found = likelihood_of(reading, 1.0)._in_metric(slopes, np.eye(1), 1)
+        found = Slopes(reading, {}).information(np.zeros((1, 1)), np.eye(1), {})
     np.testing.assert_array_equal(found[:, 0], [1.0, 0.0, 0.0, 0.0])

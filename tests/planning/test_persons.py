@@ -32,7 +32,7 @@ def test_the_information_of_a_person_is_the_sum_of_that_of_its_rows():
         at, root = jnp.asarray([[0.3, -0.2], [1.0, 0.4]]), jnp.eye(2)
         person = jax.jit(found.information)(at, root, {**rows, OWN_ROWS: jnp.asarray([1, 0, 1])})
         each = jax.jit(jax.vmap(single.information, (None, None, 0)))(at, root, rows)
-    assert person.shape == (2 * 3 * 2, 2)
+    assert person.shape == (2 * 3, 2)
     person, own = np.asarray(person), np.asarray(each)[[0, 2]]
     told = np.einsum("rki,rkj->ij", own, own)
     assert np.allclose(person.T @ person, told, rtol=1e-12)

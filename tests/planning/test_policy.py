@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.accounting import gdp
-from private_mcmc.inference.posterior import Chains, Steps, posterior_of
+from private_mcmc.inference.posterior import Chains, posterior_of
 from private_mcmc.model import read
 from private_mcmc.planning import CompletedStage, QueryStage
+from private_mcmc.planning.estimates import Steps
 from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import RUN, Policy
 from private_mcmc.planning.influence import (
@@ -29,8 +30,6 @@ from private_mcmc.planning.influence import (
     REACH,
     Reach,
     cell_of,
-    counts_of_influence,
-    people_counted,
     reach_of,
     weighted_slopes,
 )
@@ -38,7 +37,7 @@ from private_mcmc.planning.outcomes import likelihood_of
 from private_mcmc.planning.policy import without_prediction
 from private_mcmc.planning.simulate import simulate
 from private_mcmc.planning.stages import named
-from private_mcmc.release import Contribution, SecondMoments, Sums
+from private_mcmc.release import Contribution, Family, SecondMoments, Sums, plan_sums
 from tests.examples_of_models import logistic, observed
 from tests.planning.exact import posterior_mode
 from tests.schedules import schedule
@@ -154,7 +153,7 @@ def test_weights_cost_what_they_cost_an_efficient_estimate():
     cells = np.repeat([6, 13], [900, 200])
     # Rows in the middle of their cells.
     x = 0.25 * 64 ** ((cells - 0.5) / 18)
-    mechanism = counts_of_influence(1e4, 10_000, "replace_one")
+    mechanism = plan_sums(1e4, (Family("", CELLS),), num_rows=10_000, adjacency="replace_one")
     noised = mechanism.noised(mechanism.sums((Contribution(cells),), np.ones(len(cells))))
     influence = Reach(mechanism.released(noised)[0], len(cells))
     assert int(cell_of(jnp.asarray(x))[-1]) == 13
@@ -174,8 +173,7 @@ def test_counts_of_people_are_not_hidden_by_empty_slots(adjacency):
     cells[10:15] = people / 5
 
     def hidden(noise_sd):
-        counts = Sums(cells[None], noise_sd)
-        return Reach(counts, slots, people_counted(counts, slots, adjacency)).hidden
+        return Reach(Sums(cells[None], noise_sd), slots, adjacency).hidden
 
     assert hidden(200.0)
     assert hidden(5.0) == (adjacency == "replace_one")
