@@ -171,7 +171,7 @@ def _given(
         bias = math.hypot(bias, _between(early, steps, float(np.mean(shares)), curvatures))
     found, bends = likelihoods(steps, shares, bias, curvatures, read, cut), prior_curvature(reading, at)
     precision = floored(np.asarray(bends, dtype=np.float64), _WIDEST**-2)
-    slope = np.asarray(prior_slopes(reading, at[None]))[0]
+    slope = in_blocks(partial(prior_slopes, reading), at[None])[0]
     mean, root, evidence = _about(found, precision, at - np.linalg.solve(precision, slope))
     if released is not None:
         found = found._replace(log_sizes=jnp.asarray(evidence))

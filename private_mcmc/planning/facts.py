@@ -323,8 +323,8 @@ def facts_of(
         prior = told_of(reading, prior, rows)
         references = np.stack([plausible(prior, likelihood, rows, k, 0.5) for k in range(REFERENCES)])
         asked, root = likelihood.synthetic(references, rows), np.diag(prior.scale)
-        each = [of_rows(partial(likelihood.information, at, root), given) for at, given in asked]
-        information = sum(np.asarray(jnp.einsum("nki,nkj->ij", one, one)) for one in each)
+        each = [np.asarray(of_rows(partial(likelihood.information, at, root), some)) for at, some in asked]
+        information = sum(np.einsum("nki,nkj->ij", one, one, optimize=True) for one in each)
         information = np.asarray(information) * (n / (SYNTHETIC_ROWS * len(asked)))
         metric = next_metric(prior, root, information)
     most = each[0].shape[1]
