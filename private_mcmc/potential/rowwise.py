@@ -231,7 +231,7 @@ def _own() -> frozenset[tuple[Primitive, type]]:
     for function in (
         lambda: jax.random.wrap_key_data(jax.random.key_data(jax.random.clone(key))),  # type: ignore[no-untyped-call]
         lambda: jax.lax.platform_dependent(0.0, cpu=jnp.negative, default=jnp.abs),
-        lambda: jnp.searchsorted(jnp.zeros(3), 1.0),
+        lambda: jnp.searchsorted(jnp.nonzero(jnp.ones(3), size=3)[0], 1),
     ):
         own.update(_operation(equation) for equation in _all(jax.make_jaxpr(function)().jaxpr))
     return frozenset(own)
