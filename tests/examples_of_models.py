@@ -25,6 +25,17 @@ def logistic(X, y=None):
     observed(X, dist.Bernoulli(logits=X @ w), y)
 
 
+def two_normals(y=None, ordered=False, sd=None):
+    """A mixture whose components change places, unless they are ordered."""
+    mean = dist.Normal(0, 5).expand([2]).to_event(1)
+    if ordered:
+        mean = dist.TransformedDistribution(mean, dist.transforms.OrderedTransform())
+    share, mean = numpyro.sample("share", dist.Beta(1, 1)), numpyro.sample("mean", mean)
+    sd = sd or numpyro.sample("sd", dist.HalfNormal(2.0).expand([2]).to_event(1))
+    shares = dist.Categorical(jnp.stack([share, 1 - share]))
+    observed(y, dist.MixtureSameFamily(shares, dist.Normal(mean, sd)), y)
+
+
 def bent(X, y=None):
     """A regression through tanh: its rows have no affine predictor."""
     w = numpyro.sample("w", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))

@@ -37,6 +37,7 @@ _KINDS, _EACH, _EACH_OF_MANY = 8, 16, 4
 _NODES, _TAIL = 33, 0.01
 # Rows that show what rows of the domain can read.
 _SINGULAR, _OTHERS = 1e-6, 512
+_LEAST = 1e-300
 
 
 class Outcomes(NamedTuple):
@@ -84,6 +85,11 @@ class ExpectedScore(NamedTuple):
         """``T(θ)``."""
         more = self.outcomes.probabilities(reading, theta) - self.probabilities
         return self.at + self.unseen @ (theta - self.at) - jnp.einsum("rk,rkp->p", more, self.moves)
+
+    def divergence(self, reading: RowModel, theta: jax.Array) -> jax.Array:
+        """``2 Σ_r KL(c ‖ θ)`` of rows' outcomes: near ``c`` ``(θ − c)ᵀF(θ − c)``."""
+        there = self.outcomes.probabilities(reading, theta)
+        return 2 * jnp.sum(jax.scipy.special.rel_entr(self.probabilities, jnp.maximum(there, _LEAST)))
 
 
 def mixes_latents(reading: RowModel) -> bool:

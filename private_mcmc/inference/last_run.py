@@ -25,9 +25,9 @@ from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.declared import DIVERGED, Array, Outcome, constrained, diverged
 from private_mcmc.inference.execute import DeclaredRun
 from private_mcmc.inference.execute_plan import PlannedRun
-from private_mcmc.inference.posterior import GivenReleases, posterior_of
+from private_mcmc.inference.posterior import Astray, GivenReleases, posterior_of
 from private_mcmc.planning import Conclusion, History, PathStage, Plan
-from private_mcmc.planning.facts import exchangeable, prior_of
+from private_mcmc.planning.facts import Prior, exchangeable, prior_of
 from private_mcmc.planning.policy import opening, predict_after
 from private_mcmc.preflight import known_of_posterior
 from private_mcmc.preflight.certificates import meets
@@ -387,22 +387,19 @@ class LastRun:
     def _states(self) -> ReleasedStates:
         if diverged(self.history):
             raise ReleaseError(DIVERGED)
-        if self._outcome is not None and self._outcome.draws is not None:
-            conclusion = self._outcome.conclusion
-            plan, far = self._run.declared, self._overshot()
-            if conclusion is not None and isinstance(plan, Plan) and np.any(far):
-                wide = as_wide_as_prior(conclusion.draws, plan, far)
-                draws = _drawn(plan, self._outcome.draws, wide[None])
-                said = "of the path, whose steps overshoot: made as wide as the prior where they do"
-                return replace(draws, provenance={**draws.provenance, "draws": said})
-            if conclusion is not None and conclusion.beyond:
-                return _of_the_path(
-                    self._outcome.draws, "persons' summed gradients are longer than the model says"
-                )
+        plan, outcome = self._run.declared, self._outcome
+        conclusion, draws = (None, None) if outcome is None else (outcome.conclusion, outcome.draws)
+        if isinstance(plan, Plan) and conclusion is not None and draws is not None:
+            if np.any(self._overshot()):
+                return _of_the_prior(plan, draws, conclusion.draws, "the path's steps overshoot")
+            if conclusion.beyond:
+                return _of_the_path(draws, "persons' summed gradients are longer than the model says")
             try:
                 return self.posterior()
+            except Astray as reason:
+                return _of_the_prior(plan, draws, conclusion.draws, str(reason))
             except NotYetSupported as reason:
-                return _of_the_path(self._outcome.draws, str(reason))
+                return _of_the_path(draws, str(reason))
         if not isinstance(self.released, ReleasedStates):
             raise ReleaseError(
                 "this run released expectations, not states: its states stay hidden. "
@@ -441,17 +438,21 @@ def against_prior(plan: Plan, draws: Array) -> tuple[str, ...]:
     )
 
 
-def as_wide_as_prior(draws: Array, plan: Plan, which: npt.NDArray[np.bool_]) -> Array:
-    """Draws ``(draws, p)`` whose numbers ``which`` are spread as by the prior around their mean.
+def as_wide_as_prior(draws: Array, prior: Prior) -> Array:
+    """Those of the prior around the mean of ``draws``, ``(draws, p)``, so wide that its centre is within.
 
-    Where no precision of it is proved, ten times as much as they are.
+    Of all numbers: where a path overshoots or strays in one direction, none that curves into it is known.
     """
-    lower, centre = plan.reading.prior.lower, draws.mean(axis=0)
-    own = np.maximum(draws.std(axis=0), 1e-300)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        prior = np.where(lower > 0, 1 / np.sqrt(np.maximum(lower, 0.0)), 10 * own)
-    ratio = np.where(which, np.maximum(prior / own, 1.0), 1.0)
-    return np.asarray(centre + ratio * (draws - centre))
+    centre = draws.mean(axis=0)
+    away = (centre - prior.centre) / prior.scale
+    return np.asarray(centre + np.hypot(1.0, away) * (prior.draws - prior.centre))
+
+
+def _of_the_prior(plan: Plan, like: ReleasedStates, path: Array, reason: str) -> ReleasedStates:
+    """Draws as wide as the prior, which say why."""
+    draws = _drawn(plan, like, as_wide_as_prior(path, plan.policy.facts.prior)[None])
+    said = f"of the prior, around the path's mean ({reason.rstrip('.')})"
+    return replace(draws, provenance={**draws.provenance, "draws": said})
 
 
 def _of_the_path(draws: ReleasedStates, reason: str) -> ReleasedStates:

@@ -6,8 +6,6 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
@@ -15,10 +13,10 @@ from private_mcmc.inference import execute_plan, last_run
 from private_mcmc.inference.posterior import GivenReleases
 from private_mcmc.kernels import ChainRunner, PrivateULA
 from private_mcmc.kernels.partitions import Partition, on_devices
-from private_mcmc.planning import PathStage, QueryStage
+from private_mcmc.planning import CompletedStage, PathStage, QueryStage
 from private_mcmc.planning.policy import without_prediction
 from private_mcmc.release import Family, plan_second_moments, plan_sums
-from tests.examples_of_models import logistic
+from tests.examples_of_models import logistic, two_normals
 from tests.release.test_no_path_to_secrets import MARKS, secrets_in
 from tests.soundness.front_door.plans import Fixed
 
@@ -59,7 +57,8 @@ def people():
 
 
 def run(planned, people, *stages, **options):
-    mcmc = pmc.PrivateMCMC.from_plan(replace(planned, policy=fixed(stages)), progress_bar=False, **options)
+    policy = fixed(stages, facts=planned.policy.facts)
+    mcmc = pmc.PrivateMCMC.from_plan(replace(planned, policy=policy), progress_bar=False, **options)
     mcmc.run(**people)
     return mcmc
 
@@ -67,16 +66,8 @@ def run(planned, people, *stages, **options):
 @pytest.mark.long
 @pytest.mark.parametrize("ordered", [False, True])
 def test_a_summary_says_that_components_may_be_exchanged_unless_they_are_ordered(ordered, capsys):
-    def mixture(y=None):
-        means, weights = dist.Normal(0, 3).expand([2]).to_event(1), dist.Dirichlet(np.ones(2))
-        if ordered:
-            means = dist.TransformedDistribution(means, dist.transforms.OrderedTransform())
-        means, weights = numpyro.sample("means", means), numpyro.sample("weights", weights)
-        with numpyro.plate("rows", y.shape[0]):
-            law = dist.MixtureSameFamily(dist.Categorical(weights), dist.Normal(means, 1.0))
-            numpyro.sample("y", law, obs=y)
-
-    made = without_prediction(mixture, pmc.Rows(y=pmc.Box(-9.0, 9.0)), pmc.Target(3.0, 1e-6), N, "run", {})
+    rows, asked = pmc.Rows(y=pmc.Box(-9.0, 9.0)), {"ordered": ordered, "sd": 1.0}
+    made = without_prediction(two_normals, rows, pmc.Target(3.0, 1e-6), N, "run", asked)
     run(made, {"y": np.random.default_rng(0).normal(size=N)}, path()).print_summary()
     assert ("with components exchanged" in capsys.readouterr().out) != ordered
 
@@ -207,6 +198,24 @@ def test_a_record_says_which_draws_it_has_where_no_posterior_is_drawn(planned, p
     mcmc.print_summary()
     (said,) = [remark for remark in mcmc.study().warnings if "priors" in remark]
     assert said.startswith("w[1]: means beyond") and said in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("jump", "said"), [(3.0, "overshoot"), (0.0, "far away")])
+def test_a_path_that_tells_nothing_is_as_wide_as_the_prior(planned, people, jump, said, monkeypatch):
+    """Of a Gaussian process only numbers that overshot were widened: another was 8 of its sds off."""
+
+    def refused(*_):
+        raise last_run.Astray("far away.")
+
+    monkeypatch.setattr(last_run, "posterior_of", refused)
+    mcmc = run(planned, people, path())
+    states = np.random.default_rng(0).normal(size=(20, 3))
+    states[:, 0] += jump * (-1.0) ** np.arange(20)
+    mcmc.recall(replace(mcmc._outcome, history=(CompletedStage(path(), states),)), None)
+    w, path_mean = mcmc.get_samples()["w"], mcmc.conclusion.draws.mean(axis=0)
+    assert np.all(np.abs(w.mean(axis=0) - path_mean) < 1.0) and np.all(w.std(axis=0) > 4.0)
+    assert any(said in remark for remark in mcmc.study().warnings)
 
 
 @pytest.mark.parametrize(("memory", "told"), [(0.0, False), (0.99, True)])

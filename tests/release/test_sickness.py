@@ -1,10 +1,8 @@
 """Chains that are sick are found from what was released, said, and lend no number that makes no sense."""
 
 import numpy as np
-import pytest
 
 import private_mcmc as pmc
-from private_mcmc.inference.last_run import as_wide_as_prior
 from private_mcmc.release.released import ReleasedStates, overshot, sickness
 
 
@@ -17,16 +15,12 @@ def walk(rho, draws=600, chains=1, dim=3, seed=0):
     return states
 
 
-def test_steps_that_overshoot_are_found_and_healthy_ones_are_not():
-    """Lag-1 autocorrelation −0.96 was released with r̂ 1.00 and n_eff −938."""
+def test_steps_that_overshoot_and_chains_that_disagree_are_found_and_healthy_ones_are_not():
+    """Lag-1 autocorrelation −0.96 was released with r̂ 1.00 and n_eff −938, a censored Weibull with r̂ 2.9."""
     assert overshot(walk(-0.96)).all() and "overshoot" in sickness({"w": walk(-0.96)})
     for rho in (0.0, 0.5, -0.3):
         assert not overshot(walk(rho)).any()
         assert sickness({"w": walk(rho, draws=4000)}) == ""
-
-
-def test_chains_that_disagree_are_found():
-    """A censored Weibull was released with r̂ 2.9."""
     apart = walk(0.1, chains=2) + np.array([0.0, 5.0])[:, None, None]
     assert "r̂" in sickness({"w": apart})
     assert sickness({"w": np.zeros((1, 5, 2))}) == ""
@@ -35,21 +29,7 @@ def test_chains_that_disagree_are_found():
 def test_the_summary_of_a_sick_chain_says_so_first_and_prints_no_effective_size(capsys):
     statement = pmc.accounting.gaussian(adjacency="replace_one", sensitivity=1.0, scale=2.0)
     for rho, sick in ((-0.96, True), (0.2, False)):
-        states = walk(rho, draws=3000)
-        steps = tuple(range(1, states.shape[1] + 1))
-        ReleasedStates({"w": states}, steps, 0, statement, {}, 2.0**-40).print_summary()
+        states, steps = {"w": walk(rho, draws=3000)}, tuple(range(1, 3001))
+        ReleasedStates(states, steps, 0, statement, {}, 2.0**-40).print_summary()
         out = capsys.readouterr().out
         assert out.startswith("The chain is sick") == sick and ("n_eff" in out) != sick
-
-
-@pytest.mark.slow
-def test_draws_of_a_path_that_overshoots_are_as_wide_as_the_prior_where_it_does():
-    from private_mcmc.models import logistic, logistic_rows
-    from private_mcmc.planning.policy import without_prediction
-
-    plan = without_prediction(logistic, logistic_rows(2), pmc.Target(3.0, 1e-6), 1000, "run", {})
-    draws = 0.01 * np.random.default_rng(0).normal(size=(500, 2)) + 3.0
-    wide = as_wide_as_prior(draws, plan, np.array([True, False]))
-    prior = 1 / np.sqrt(plan.reading.prior.lower)
-    assert wide[:, 0].std() == pytest.approx(prior[0]) and np.array_equal(wide[:, 1], draws[:, 1])
-    assert wide.mean(axis=0) == pytest.approx(draws.mean(axis=0))

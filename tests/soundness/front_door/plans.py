@@ -26,6 +26,7 @@ class Fixed:
     stages: tuple[Any, ...]
     assumed: tuple[str, ...] = ()
     draws: Any = ((0.0,),)
+    facts: Any = None
 
     def next(self, history: Any) -> Any:
         return self.stages[len(history)] if len(history) < len(self.stages) else None
