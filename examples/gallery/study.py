@@ -34,7 +34,7 @@ class Study:
         self.mcmc.run(**data)
         print(f"ε = {self.mcmc.statement.epsilon(self.target.delta):.3g} at δ = {self.target.delta:g}")
         done("Run")
-        self.exact = MCMC(NUTS(model), num_warmup=200, num_samples=200, progress_bar=False)
+        self.exact = MCMC(NUTS(model), num_warmup=300, num_samples=1000, progress_bar=False)
         self.exact.run(jax.random.key(0), **data, **public)
         done("NUTS")
         self.both = [self.mcmc.get_samples(), self.exact.get_samples()]
