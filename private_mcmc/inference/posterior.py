@@ -69,6 +69,8 @@ _FAR, _UNLIKE = 3.0, 2.0
 # A way that noise goes less likely than this is none of noise's: of paths that held it was 1e-3 and more, in
 # 50 runs of mixtures, groups and processes, of 9 that missed by 3 to 20 sds 1e-6 and less.
 _STRAYED = 1e-5
+# Draws at which outcomes are compared, of all that NUTS made.
+_COMPARED = 256
 # Rows that fill the declared domain, how likely such a row is, the longest slope that has a square, and how
 # near curvature is seen, in posterior sds. Two paths are apart where chance would have less than this.
 _DECLARED, _THERE, _LARGEST, _NEAR, _SURELY = 512, 0.5, 1e100, 1e-3, 0.999
@@ -218,7 +220,7 @@ def _strayed(early: CompletedStage, path: CompletedStage, at: Array, information
 
 def _unlike(reading: RowModel, expected: ExpectedScore, made: Array, mean: Array, root: Array) -> bool:
     """Whether outcomes at draws are unlike those at the path, more than a score that is linear tells."""
-    some = made.reshape(-1, len(mean))[:: max(made.size // (_DRAWS * len(mean)), 1)]
+    some = made.reshape(-1, len(mean))[:: max(made.size // (_COMPARED * len(mean)), 1)]
     found, information = (np.asarray(each) for each in _divergences(reading, expected, some))
     off = np.column_stack([root, mean - expected.at])
     return bool(np.median(found) > _UNLIKE * np.sum(off * (information @ off)))
