@@ -114,7 +114,11 @@ class Reach:
         inequality = max(self._moment(clip, 2) / share**2 - 1, 0.0)
         misfit = _WITH_MISFIT + self.num_rows / _ROWS_THAT_SHOW_MISFIT
         centred = self.num_rows * float(self.weights @ np.maximum(self.lengths - clip, 0.0))
-        excess = max(float(self.tail @ np.maximum(MIDDLES - clip, 0.0)) - centred, 0.0)
+        taken = np.maximum(MIDDLES - clip, 0.0)
+        # Of a skewed law all that is taken is on one side, where the model's, that the centre allows for, has
+        # two; of rows far beyond the clip no more than what is left of them.
+        one_sided = float(self.tail @ np.minimum(taken, clip))
+        excess = max(float(self.tail @ taken) - centred, one_sided)
         moved = self.aligned * excess / math.sqrt(self.num_rows) / share
         return math.hypot(math.sqrt(inequality * misfit), moved)
 
