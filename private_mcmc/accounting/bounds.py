@@ -134,14 +134,10 @@ def hidden_curve(schedule: Schedule, known: Curvature) -> Gaussian:
 
     Source: Bok, Su, Altschuler 2024; BFG Lemma 3.3 (the Rényi form).
     """
-    sizes, edges = schedule.step_sizes, (0, *released_steps(schedule))
-    growths: dict[tuple[float, ...], float] = {}
-    for early, late in pairwise(edges):
-        stretch = sizes[early:late]
-        if stretch not in growths:
-            growths[stretch] = time_that_counts(stretch, known)
-    change = sensitivity(schedule)
-    time = sum_up(growths[sizes[early:late]] for early, late in pairwise(edges))
+    edges, change = (0, *released_steps(schedule)), sensitivity(schedule)
+    stretches = [schedule.step_sizes[early:late] for early, late in pairwise(edges)]
+    growths = {stretch: time_that_counts(stretch, known) for stretch in set(stretches)}
+    time = sum_up(growths[stretch] for stretch in stretches)
     return for_chains(product_up(time, change, change, 0.5, over=(noise_ratio(schedule)[0],)), schedule)
 
 

@@ -51,11 +51,6 @@ def padded(values: npt.NDArray[Scalar], slots: int) -> npt.NDArray[Scalar]:
     return np.concatenate([values, np.zeros((slots - len(values), *values.shape[1:]), values.dtype)])
 
 
-def native(dtype: np.dtype) -> np.dtype:
-    """``dtype`` in this machine's byte order, the only one that JAX takes."""
-    return dtype.newbyteorder("=")
-
-
 def check_type(name: str, dtype: object) -> None:
     """Raise ``DataSchemaError`` unless ``dtype`` is one of NumPy's, of booleans, integers or common floats.
 
@@ -113,7 +108,8 @@ def numeric_column(name: str, column: Any) -> np.ndarray:
             "array."
         ) from None
     check_type(name, array.dtype)
-    return array.astype(native(array.dtype), copy=False)
+    # JAX takes no other byte order.
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _floats(name: str, column: Any) -> np.ndarray:
@@ -236,7 +232,7 @@ class HostColumn:
 
         ``DataSchemaError`` where other than that many rows are read: columns side by side would not be rows.
         """
-        waiting, missing = [np.zeros((0, *self.shape[1:]), native(self.dtype))], self.shape[0]
+        waiting, missing = [np.zeros((0, *self.shape[1:]), self.dtype.newbyteorder("="))], self.shape[0]
         for part in self.read(self.first, self.first + self.shape[0], size):
             waiting.append(part)
             missing -= len(part)
@@ -260,7 +256,7 @@ class HostColumn:
 
     def at(self, rows: npt.NDArray[np.int64]) -> np.ndarray:
         """The rows of these numbers, which increase; all are read."""
-        found, first = [np.zeros((0, *self.shape[1:]), native(self.dtype))], 0
+        found, first = [np.zeros((0, *self.shape[1:]), self.dtype.newbyteorder("="))], 0
         for block in self.blocks(_AT_ONCE):
             low, high = np.searchsorted(rows, (first, first + len(block)))
             found.append(block[rows[low:high] - first])

@@ -176,13 +176,9 @@ def identified(name: str, column: object) -> Numbers:
         raise DataSchemaError(
             f"column {name!r}: identifiers are one column of whole numbers, text or floats, shape (rows,)."
         )
-    if array.dtype.kind == "f":
-        there = np.isfinite(array)
-    elif array.dtype.kind in "USOT":
+    if array.dtype.kind in "USOT":
         return numbered(array.tolist())
-    else:
-        there = np.ones(len(array), dtype=bool)
-    codes = np.full(len(array), -1, np.int64)
+    there, codes = np.isfinite(array), np.full(len(array), -1, np.int64)
     _, first, found = np.unique(array[there], return_index=True, return_inverse=True)
     codes[there] = np.argsort(np.argsort(first))[found]
     return codes

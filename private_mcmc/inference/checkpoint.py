@@ -62,7 +62,7 @@ class Checkpoint:
                     f"{path} is the checkpoint of an earlier run: resume() goes on with it. To start another "
                     "run, which is charged again, move the file away."
                 )
-            self._write(b"")
+            self.write(b"")
         except OSError as error:
             raise ReleaseError(f"{path}: the checkpoint cannot be written ({error.strerror}).") from error
 
@@ -100,16 +100,13 @@ class Checkpoint:
         state = ChainState(record["done"], arrays["u"], arrays["total"], arrays["kept"])
         return SavedRun(self, key, record["run"], record["charge"], provenance, streams, state)
 
-    def write(self, content: bytes, key: bytes) -> None:
-        """Replace the file at once, by one authenticated under ``key``: a crash leaves one of both."""
-        self._write(_code(key, content) + content)
-
     @property
     def _draft(self) -> Path:
         path = Path(self.path)
         return path.with_name(f"{path.name}.part")
 
-    def _write(self, content: bytes) -> None:
+    def write(self, content: bytes) -> None:
+        """Replace the file at once: a crash leaves one of both."""
         self._draft.unlink(missing_ok=True)
         descriptor = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
@@ -151,13 +148,13 @@ class SavedRun:
 
     def save(self, state: ChainState) -> None:
         """Replace the file by one with this state; where that fails, warn and keep the older one."""
-        self._last, content = time.monotonic(), io.BytesIO()
+        self._last, file = time.monotonic(), io.BytesIO()
         record = {"run": self.run, "charge": self.charge, "provenance": self.provenance.to_dict()}
         text = np.frombuffer(json.dumps(record | {"done": state.done}).encode(), np.uint8)
         keys = {name: np.asarray(jax.random.key_data(key)) for name, key in self.streams._asdict().items()}
-        np.savez(content, record=text, u=state.u, total=state.total, kept=state.kept, **keys)  # type: ignore[arg-type]
+        np.savez(file, record=text, u=state.u, total=state.total, kept=state.kept, **keys)  # type: ignore[arg-type]
         try:
-            self.checkpoint.write(content.getvalue(), self.key)
+            self.checkpoint.write(_code(self.key, file.getvalue()) + file.getvalue())
         except OSError as error:
             # The run is paid for: its result is worth more than being able to take it up again.
             warn_of_what_was_paid(

@@ -196,9 +196,7 @@ def _exported(
         raw = {name: abstract(*column) for name, column in columns.items()}
         present = abstract((size,), np.bool_)
         shapes, kept_tree = jax.tree.flatten(jax.eval_shape(question.prepare, raw, present))
-
-        def prepare(columns: Any, present: jax.Array) -> list[jax.Array]:
-            return jax.tree.leaves(question.prepare(columns, present))
+        prepare = jax.jit(lambda *rows: jax.tree.leaves(question.prepare(*rows)))
 
         def answer(kept: list[jax.Array], first: jax.Array, plain: list[jax.Array]) -> jax.Array:
             keys = [_restored(like, words) for like, words in zip(leaves, plain, strict=True)]
@@ -208,7 +206,7 @@ def _exported(
 
         first, sent = abstract((), np.int64), [abstract(one.shape, one.dtype) for one in map(_plain, leaves)]
         programs = (
-            bytes(jax.export.export(jax.jit(prepare))(raw, present).serialize()),
+            bytes(jax.export.export(prepare)(raw, present).serialize()),
             bytes(jax.export.export(jax.jit(answer))(shapes, first, sent).serialize()),
         )
     return pickle.dumps((*programs, question.reduce))

@@ -31,8 +31,7 @@ def successes(chance: jax.Array, rate: float, last: jax.Array | int, end: int) -
     """
     # 1 − U lies in (0, 1]: its logarithm is finite.
     slope = math.log1p(-rate) if rate < 1 else -math.inf
-    gap = jnp.minimum(jnp.floor(jnp.log1p(-chance) / slope), end) + 1
-    gap = gap.astype(int)
+    gap = (jnp.minimum(jnp.floor(jnp.log1p(-chance) / slope), end) + 1).astype(int)
     first = jnp.minimum(last + gap[0], end)
     # Sums that stop at the end need no more digits than it.
     positions = jax.lax.associative_scan(lambda a, b: jnp.minimum(a + b, end), gap.at[0].set(first))
@@ -84,28 +83,10 @@ def batch_sum(gradient: ClippedGradient, schedule: Schedule) -> BatchSum:
     """
     rate = 1.0 if schedule.rate is None else schedule.rate
     n, size, factor = schedule.num_rows, drawn_size(schedule), batch_factor(schedule)
-    total = _sum_of_batch(gradient, n, rate, size)
 
-    def drawn(key: jax.Array) -> jax.Array:
-        chance = jax.random.uniform(key, (schedule.num_chains, size))
-        return jax.vmap(partial(successes, rate=rate, last=-1, end=n))(chance)
-
-    return BatchSum(lambda *given: factor * total(*given), drawn if size else None)
-
-
-def drawn_size(schedule: Schedule) -> int:
-    """Numbers that can be drawn ahead for one batch of one chain; zero where they are not."""
-    if schedule.rate is None or schedule.rate > _LARGE_SHARE:
-        return 0
-    mean = schedule.num_rows * schedule.rate
-    # Larger batches, one in several hundred, are drawn in several blocks.
-    return min(schedule.num_rows, math.ceil(mean + 3 * math.sqrt(mean) + 4))
-
-
-def _sum_of_batch(gradient: ClippedGradient, n: int, rate: float, size: int) -> Callable[..., jax.Array]:
     def total(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First = None) -> jax.Array:
         if not size:
-            return gradient.total(u, _masked(rows, jax.random.uniform(draw.key, (n,)) < rate, first))
+            return factor * gradient.total(u, _masked(rows, jax.random.uniform(draw.key, (n,)) < rate, first))
 
         def more(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
             number, last, found = carry
@@ -115,10 +96,22 @@ def _sum_of_batch(gradient: ClippedGradient, n: int, rate: float, size: int) -> 
 
         drawn = jnp.asarray(draw.drawn)
         start = jnp.asarray(0), drawn[-1], gradient.total(u, _chosen(rows, drawn, n, first))
-        found: jax.Array = jax.lax.while_loop(lambda carry: carry[1] < n, more, start)[2]
-        return found
+        return factor * jax.lax.while_loop(lambda carry: carry[1] < n, more, start)[2]
 
-    return total
+    def drawn(key: jax.Array) -> jax.Array:
+        chance = jax.random.uniform(key, (schedule.num_chains, size))
+        return jax.vmap(partial(successes, rate=rate, last=-1, end=n))(chance)
+
+    return BatchSum(total, drawn if size else None)
+
+
+def drawn_size(schedule: Schedule) -> int:
+    """Numbers that can be drawn ahead for one batch of one chain; zero where they are not."""
+    if schedule.rate is None or schedule.rate > _LARGE_SHARE:
+        return 0
+    mean = schedule.num_rows * schedule.rate
+    # Larger batches, one in several hundred, are drawn in several blocks.
+    return min(schedule.num_rows, math.ceil(mean + 3 * math.sqrt(mean) + 4))
 
 
 def _chosen(rows: PreparedRows, numbers: jax.Array, n: int, first: First) -> PreparedRows:

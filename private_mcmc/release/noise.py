@@ -204,10 +204,8 @@ class StateGrid:
 def state_grid(schedule: Schedule) -> StateGrid:
     """A grid ``2^-24`` below the smallest noise of a step, ``√(2γ λ_min)``, of the schedule alone."""
     shape = schedule.noise if schedule.noise is not None else schedule.preconditioner
-    smallest = 1.0
-    if shape is not None:
-        array = np.asarray(shape, dtype=np.float64)
-        smallest = float(array.min() if array.ndim == 1 else np.linalg.eigvalsh(array)[0])
+    array = np.asarray((1.0,) if shape is None else shape, dtype=np.float64)
+    smallest = float(array.min() if array.ndim == 1 else np.linalg.eigvalsh(array)[0])
     noise = math.sqrt(2 * min(schedule.step_sizes) * smallest) if smallest > 0 else 0.0
     if not noise > 0:
         raise DeclarationError("the schedule adds no noise in some direction: its states cannot be released.")

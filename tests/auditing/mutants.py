@@ -112,7 +112,7 @@ CLIP_IN_THE_WRONG_NORM = Change(
 BATCH_FIXED = Change(batches, "jax.random.fold_in(self.stream, self.k)", "self.stream")
 DIVIDED_BY_THE_REALISED_SIZE = Change(
     batches,
-    "return gradient.total(u, _masked(rows, jax.random.uniform(draw.key, (n,)) < rate, first))",
+    "return factor * gradient.total(u, _masked(rows, jax.random.uniform(draw.key, (n,)) < rate, first))",
     "drawn = _masked(rows, jax.random.uniform(draw.key, (n,)) < rate, first); "
-    "return gradient.total(u, drawn) * rate * n / jnp.maximum(jnp.sum(drawn.present), 1)",
+    "return factor * gradient.total(u, drawn) * rate * n / jnp.maximum(jnp.sum(drawn.present), 1)",
 )

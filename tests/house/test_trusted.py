@@ -5,7 +5,7 @@ import re
 from tests.house.trusted import PAGE, ROOT, lines, listed, reached
 
 # To be lowered with every cut, never raised; the aim is 10,000.
-MOST_LINES = 9_999
+MOST_LINES = 9_985
 
 
 def test_the_page_names_every_file_that_a_statement_rests_on():

@@ -293,7 +293,7 @@ def test_a_disk_that_fills_up_ends_no_run(data, ledger, monkeypatch, tmp_path, c
     """Where warnings are errors, too: a paid run is released all the same."""
     mcmc = driver(tmp_path / "run", ledger)
     with monkeypatch.context() as patched:
-        patched.setattr(pmc.Checkpoint, "write", full)
+        patched.setattr(pmc.Checkpoint, "write", lambda _, content: content and full())
         if as_errors:
             mcmc.run(rng_key=3, **data)  # the tests' own filter makes errors of all warnings
             assert "could not be saved" in capsys.readouterr().err

@@ -109,13 +109,13 @@ def _capped_in_all(columns: Any, codes: np.ndarray, persons: int, at_most: int) 
     return _GROUPED(columns, np.where(np.arange(len(codes)) < persons * at_most, codes, -1), persons, at_most)
 
 
-def _batches_of_rows(gradient: Any, n: int, rate: float, size: int) -> Any:
+def _batches_of_rows(gradient: Any, schedule: Any) -> Any:
     def total(u: jax.Array, rows: Any, draw: Any, first: Any) -> jax.Array:
         own = rows.columns[OWN_ROWS]
-        keep = jax.random.uniform(draw.key, own.shape) < rate
-        return gradient.total(u, rows._replace(columns={**rows.columns, OWN_ROWS: own & keep}))
+        kept = own & (jax.random.uniform(draw.key, own.shape) < schedule.rate)
+        return gradient.total(u, rows._replace(columns={**rows.columns, OWN_ROWS: kept})) / schedule.rate
 
-    return total
+    return batches.BatchSum(total)
 
 
 UNBROKEN = Fault("nothing", tuple)
@@ -168,6 +168,6 @@ FAULTS = (
     ),
     Fault("person: rows beyond the cap kept", lambda: ((placing, "grouped", _split_at_the_cap),)),
     Fault("person: cap by global order", lambda: ((placing, "grouped", _capped_in_all),)),
-    Fault("person: batches by rows", lambda: ((batches, "_sum_of_batch", _batches_of_rows),)),
+    Fault("person: batches by rows", lambda: ((langevin, "batch_sum", _batches_of_rows),)),
     Fault("rounding skipped", lambda: ((StateGrid, "round", lambda self, states: np.asarray(states)),)),
 )
