@@ -126,9 +126,8 @@ def expected_score(reading: RowModel, at: Array) -> ExpectedScore | None:
     listed = np.broadcast_to(choices, (_KINDS * each, len(choices)))
     outcomes = Outcomes(rows, {name: listed}, jnp.zeros(listed.shape))
     if not likelihood.few:
-        values, there = _nodes(
-            np.asarray(choices, np.float64), np.asarray(_probabilities(outcomes, reading, theta))
-        )
+        probabilities = np.asarray(_probabilities(outcomes, reading, theta))
+        values, there = _nodes(np.asarray(choices, np.float64), probabilities)
         logs = jnp.where(jnp.asarray(there), 0.0, -jnp.inf)
         outcomes = Outcomes(rows, {name: jnp.asarray(values, dtype=choices.dtype)}, logs)
     elsewhere = reading.rows.synthetic(11, _OTHERS)

@@ -190,9 +190,8 @@ def _given(
     mean, root, evidence = _about(found, precision, at - np.linalg.solve(precision, slope))
     if released is not None:
         found = found._replace(log_sizes=jnp.asarray(evidence))
-    made = np.asarray(
-        _chains(reading, asked, found, expected, mean, root, jax.random.split(key, asked.chains))
-    )
+    keys = jax.random.split(key, asked.chains)
+    made = np.asarray(_chains(reading, asked, found, expected, mean, root, keys))
     away = np.linalg.solve(root, (made.reshape(-1, len(mean)) - mean).T)
     far = float(np.median(np.mean(away**2, axis=0))) > _FAR**2
     # Of a path alone curvatures are so unlike each other that draws may be.

@@ -74,14 +74,12 @@ def prior_curvature(reading: RowModel, theta: npt.ArrayLike) -> jax.Array:
 def site_values(reading: Potential, draws: Array) -> dict[str, Array]:
     """Draws ``(draws, p)`` as values of the model's sites, ``(draws, …)``."""
     with jax.enable_x64(True), jax.default_matmul_precision(EXACT):
-        found: dict[str, Array] = in_blocks(partial(_constrained, reading), draws)
-    return found
+        return dict(in_blocks(partial(_constrained, reading), draws))
 
 
 @partial(jax.jit, static_argnums=0)
 def _constrained(reading: Potential, draws: jax.Array) -> Fields:
-    found: Fields = at_each(reading.constrain, draws)
-    return found
+    return dict(at_each(reading.constrain, draws))
 
 
 def root_of(precision: Array) -> Array:
@@ -313,5 +311,4 @@ def seen_alone(said: Array, precision: Array, read: Flags) -> Array:
     is taken off.
     """
     inner, outer = precision[np.ix_(read, read)], precision[np.ix_(read, ~read)]
-    found: Array = said[..., read] + said[..., ~read] @ np.linalg.solve(inner, outer).T
-    return found
+    return np.asarray(said[..., read] + said[..., ~read] @ np.linalg.solve(inner, outer).T)

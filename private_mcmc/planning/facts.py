@@ -64,8 +64,7 @@ class Prior:
 
     def shrunk(self, index: int, share: float) -> Array:
         """A draw, pulled towards the centre to ``share`` of its distance."""
-        pulled: Array = self.centre + share * (self.draws[index % len(self.draws)] - self.centre)
-        return pulled
+        return np.asarray(self.centre + share * (self.draws[index % len(self.draws)] - self.centre))
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,8 +34,8 @@ from private_mcmc.planning.influence import (
     CLIPS,
     REACH,
     Reach,
-    assumed,
     centred_model,
+    counts_plan,
     counts_reach,
     public_counts,
     reach_of,
@@ -109,7 +109,21 @@ class Policy:
     @property
     def assumed(self) -> tuple[str, ...]:
         """What the prediction takes for granted of persons' rows, in words."""
-        return assumed(self.facts)
+        unit = self.facts.reading.unit
+        if unit is None or self.facts.reading.own is not None:
+            return ()
+        follow = (
+            "the run counts how far persons' sums reach, and unless noise hides these counts it clips and "
+            "widens its draws by what they say"
+            if counts_plan(self.facts) is not None
+            else "these are too few persons to count how far their sums reach, and intervals are too narrow "
+            "then"
+        )
+        return (
+            f"The prediction takes rows of one {unit.name!r} for independent, given the columns, and "
+            "outcomes to vary no more than the model says. Where they are more alike or vary more, errors "
+            f"are larger: {follow}. A latent for each person, or a family that varies more, is the remedy.",
+        )
 
     @property
     def _affine(self) -> bool:
@@ -275,11 +289,8 @@ class Policy:
         multiple = _UNCOUNTED[0] if self._affine else _MULTIPLE
         if reach is not None:
             unit = _affordable(self._schedule(metric, 1.0, 1.0), budget)
-
-            def error(clip: float) -> float:
-                return math.hypot(*self._errors(history, reach, clip, unit / clip**2))
-
-            multiple = min(CLIPS, key=error)
+            errors = {clip: self._errors(history, reach, clip, unit / clip**2) for clip in CLIPS}
+            multiple = min(CLIPS, key=lambda clip: math.hypot(*errors[clip]))
         return self._path(RUN, budget, metric, start, multiple, self._most_steps(history))
 
     def _reach(self, history: History) -> Reach | None:

@@ -211,24 +211,6 @@ def reach_share(facts: Facts) -> float:
     return _WEIGHTS_SHARE if facts.likelihood.few else _REACH_SHARE
 
 
-def assumed(facts: Facts) -> tuple[str, ...]:
-    """What a plan takes for granted of persons' rows, in words."""
-    unit = facts.reading.unit
-    if unit is None or facts.reading.own is not None:
-        return ()
-    follow = (
-        "the run counts how far persons' sums reach, and unless noise hides these counts it clips and widens "
-        "its draws by what they say"
-        if _mechanism(facts) is not None
-        else "these are too few persons to count how far their sums reach, and intervals are too narrow then"
-    )
-    return (
-        f"The prediction takes rows of one {unit.name!r} for independent, given the columns, and outcomes "
-        "to vary no more than the model says. Where they are more alike or vary more, errors are "
-        f"larger: {follow}. A latent for each person, or a family that varies more, is the remedy.",
-    )
-
-
 def typical_length(facts: Facts, metric: Metric) -> float:
     """Root mean square length of a row's, or person's, gradient in ``metric``, as the model expects it."""
     return math.sqrt(metric.trace / (facts.temper * facts.num_rows))
@@ -236,7 +218,7 @@ def typical_length(facts: Facts, metric: Metric) -> float:
 
 def counts_reach(facts: Facts, theta: Array, metric: Metric) -> QueryStage | None:
     """How many persons have how long a gradient at ``theta``, or ``None`` where noise would hide it."""
-    mechanism = _mechanism(facts)
+    mechanism = counts_plan(facts)
     if mechanism is None:
         return None
     root = metric.root / typical_length(facts, metric)
@@ -250,7 +232,7 @@ def public_counts(facts: Facts) -> tuple[CompletedStage, ...]:
     Of weights alone, which rest on no outcome: synthetic outcomes are not the model's. Without them errors
     in 580 runs of Bernoulli models were 1.2 (ε = 10) to 2.5 times (ε = 1) those predicted, by medians.
     """
-    if not facts.likelihood.few or _mechanism(facts) is None:
+    if not facts.likelihood.few or counts_plan(facts) is None:
         return ()
     stages = [one for at in facts.references if (one := counts_reach(facts, at, facts.metric)) is not None]
     with blas_of_one_thread(), jax.enable_x64(True):
@@ -259,7 +241,7 @@ def public_counts(facts: Facts) -> tuple[CompletedStage, ...]:
     return (CompletedStage(stages[0], stages[0].released(counts)),)
 
 
-def _mechanism(facts: Facts) -> SumsPlan | None:
+def counts_plan(facts: Facts) -> SumsPlan | None:
     """What releases how many rows, or persons, are in each cell."""
     found = plan_sums(
         math.sqrt(reach_share(facts)) * facts.budget,
@@ -304,11 +286,10 @@ def _cell_of(reading: RowModel, likelihood: Likelihood) -> Callable[[ArrayLike, 
     score = reading.row_slope
 
     def cell(theta: ArrayLike, root: ArrayLike, person: Row) -> jax.Array:
-        gradients = score(jnp.asarray(theta), person)[None]
+        at = jnp.asarray(theta)
+        gradients = score(at, person)[None]
         if likelihood.few:
-            gradients = at_each(
-                lambda outcome: score(jnp.asarray(theta), {**person, **outcome}), dict(likelihood.outcomes)
-            )
+            gradients = at_each(lambda outcome: score(at, {**person, **outcome}), dict(likelihood.outcomes))
         lengths = jnp.linalg.norm(gradients @ jnp.asarray(root), axis=1)
         # A sum that is no number is clipped as a long one.
         return cell_of(jnp.max(jnp.nan_to_num(lengths, nan=jnp.inf)))

@@ -126,8 +126,7 @@ def _is_hazard(reading: RowModel, time: str, event: str) -> bool:
             return jax.grad(loss)(at, 0), rate
 
         every = jax.jit(partial(at_each, sides), compiler_options=RUN_ONCE)
-        found = every(thetas, rows, low + (high - low) * share)
-        slope, rate = map(np.asarray, found)
+        slope, rate = map(np.asarray, every(thetas, rows, low + (high - low) * share))
     with np.errstate(invalid="ignore"):
         return bool(np.all(rate > 0) and np.all(np.abs(slope - rate) <= _TOLERANCE * (1 + rate)))
 
@@ -253,8 +252,7 @@ class Likelihood:
         logits = self._logits(theta, row, {name: values})
         return jax.nn.softmax(jnp.where(widths > 0, logits + jnp.log(jnp.maximum(widths, 1e-300)), -1e30))
 
-    def _logits(self, theta: jax.Array, row: Columns, outcomes: Columns | None = None) -> jax.Array:
-        outcomes = self.outcomes if outcomes is None else outcomes
+    def _logits(self, theta: jax.Array, row: Columns, outcomes: Columns) -> jax.Array:
         losses = at_each(lambda outcome: self.reading.row_loss(theta, row | outcome), outcomes)
         return jnp.where(jnp.isfinite(losses), -losses, -1e30)
 
@@ -262,14 +260,14 @@ class Likelihood:
         """``E_y ∇v``, which is 0 unless declared outcomes are not all that are possible, and ``E_y‖∇v‖²``."""
         score = self.reading.row_slope
         gradients = at_each(lambda outcome: score(theta, row | outcome), self.outcomes)
-        shares = jax.nn.softmax(self._logits(theta, row))
+        shares = jax.nn.softmax(self._logits(theta, row, self.outcomes))
         return shares @ gradients, shares @ jnp.sum(gradients**2, axis=1)
 
     def _vectors(self, theta: jax.Array, row: Columns) -> jax.Array:
         """``U``, ``(vectors, p)``, with ``UᵀU`` the row's information at one ``θ``."""
         if self.times is not None:
             return self.times.slope(self.reading.row_slope, theta, row)[None]
-        probabilities = jax.nn.softmax(self._logits(theta, row))
+        probabilities = jax.nn.softmax(self._logits(theta, row, self.outcomes))
         if self.few:
             chosen, weights = self.outcomes, probabilities
         else:

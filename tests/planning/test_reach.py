@@ -16,7 +16,7 @@ from private_mcmc.domains.persons import OWN_ROWS, grouped
 from private_mcmc.model import read
 from private_mcmc.planning.facts import Facts, facts_of
 from private_mcmc.planning.general import RUN, WARM_UP, Policy
-from private_mcmc.planning.influence import MIDDLES, REACH, assumed, counts_reach, reach_of
+from private_mcmc.planning.influence import MIDDLES, REACH, counts_reach, reach_of
 from private_mcmc.planning.stages import CompletedStage, History, PathStage, QueryStage
 from private_mcmc.potential.rowwise import of_rows
 from private_mcmc.release import Contribution, SecondMoments, Sums
@@ -132,7 +132,7 @@ def test_counts_that_noise_hides_say_nothing_and_weights_of_few_outcomes_cost_no
     hidden = Sums(np.full((1, len(MIDDLES)), 20.0), 11.0)
     assert reach_of(made, CompletedStage(stage, hidden)) is None
     single = facts(rows=pmc.Rows(**ROWS.columns))
-    assert counts_reach(single, np.zeros(2), single.metric) is not None and assumed(single) == ()
+    assert counts_reach(single, np.zeros(2), single.metric) is not None and Policy(single).assumed == ()
     few = facts(rows=pmc.Rows(X=pmc.Ball(1.5, dim=2), y=pmc.Counts(5)))
     stage = reach_stage(few)
     assert stage.statement.gdp < 0.11 * few.budget
@@ -144,7 +144,7 @@ def test_counts_that_noise_hides_say_nothing_and_weights_of_few_outcomes_cost_no
 
 
 def test_what_is_assumed_of_persons_is_said():
-    many, few = assumed(facts()), assumed(facts(n=100))
+    many, few = Policy(facts()).assumed, Policy(facts(n=100)).assumed
     assert "counts how far persons' sums reach" in many[0] and "too few persons" in few[0]
     warm_up = Policy(facts(n=100))
     assert counts_reach(warm_up.facts, np.zeros(2), warm_up.facts.metric) is None
