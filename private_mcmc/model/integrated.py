@@ -18,10 +18,10 @@ from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import NotYetSupported
-from private_mcmc.model.linear_algebra import eigh
 from private_mcmc.model.program import Output, Program
 from private_mcmc.model.row_latents import PLAIN_POINTS, POINTS, Row, RowLatent, RowLoss
 from private_mcmc.potential.rowwise import at_each
@@ -220,6 +220,31 @@ def _around(grid: Grid, heights: jax.Array) -> Frame:
     low = jnp.min(jnp.where(keep[:, None], along - reach, jnp.inf), axis=0)
     high = jnp.max(jnp.where(keep[:, None], along + reach, -jnp.inf), axis=0)
     return _placed(frame, middle + axes @ (low + high) / 2), frame[1] @ (axes * (high - low) / 2)
+
+
+_SWEEPS = 10
+
+
+def eigh(a: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Eigenvalues and eigenvectors, as columns, of a small symmetric matrix, in no order (Jacobi 1846).
+
+    By no LAPACK, of which a call gets few rows. Each rotation of a sweep takes one pair of coordinates apart.
+    Not to be differentiated.
+    """
+    pairs = np.tile(np.stack(np.triu_indices(a.shape[-1], 1), axis=1), (_SWEEPS, 1))
+
+    def rotate(at: tuple[jax.Array, jax.Array], pair: jax.Array) -> tuple[tuple[jax.Array, jax.Array], None]:
+        a, axes = at
+        off, gap = a[pair[0], pair[1]], a[pair[1], pair[1]] - a[pair[0], pair[0]]
+        half = jnp.where(gap < 0, -2, 2) * off
+        tangent = jnp.where(off == 0, 0.0, half / (jnp.abs(gap) + jnp.sqrt(gap**2 + half**2)))
+        cosine = 1 / jnp.sqrt(1 + tangent**2)
+        turn = cosine * jnp.stack([jnp.stack([1.0, tangent]), jnp.stack([-tangent, 1.0])])
+        a = a.at[:, pair].set(a[:, pair] @ turn)
+        return (a.at[pair].set(turn.T @ a[pair]), axes.at[:, pair].set(axes[:, pair] @ turn)), None
+
+    (a, axes), _ = jax.lax.scan(rotate, (a, jnp.eye(a.shape[-1], dtype=a.dtype)), jnp.asarray(pairs))
+    return jnp.diagonal(a), axes
 
 
 def _on_ridge(heights: Callable[[jax.Array], jax.Array], start: jax.Array) -> Frame:

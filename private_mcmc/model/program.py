@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.model import linear_algebra
 from private_mcmc.potential.rowwise import constants_of, own_primitives
 from private_mcmc.system import RUN_ONCE
 
@@ -150,7 +149,7 @@ class Program:
         for equation in equations:
             operands = [values[variable] for variable in equation.invars]
             params = equation.primitive.get_bind_params(dict(equation.params))
-            results = linear_algebra.bind(equation.primitive, *operands, **params)
+            results = equation.primitive.bind(*operands, **params)
             results = results if equation.primitive.multiple_results else [results]
             for output, result in zip(equation.outvars, results, strict=True):
                 if output not in given:
