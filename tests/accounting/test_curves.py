@@ -49,17 +49,6 @@ def test_approximate_points_pay_their_delta_once_each():
     assert Points(((0.2, 1e-3), (1.0, 1e-6))).delta(1.0) == pytest.approx(1e-6)
 
 
-def test_bad_levels_are_refused():
-    for call in (
-        lambda: Gaussian(math.nan),
-        lambda: Pure(-1.0),
-        lambda: Points(()),
-        lambda: Points(((1.0, 2.0),)),
-    ):
-        with pytest.raises(DeclarationError):
-            call()
-
-
 TRAPS = json.loads((Path(__file__).parent.parent / "cases" / "traps.json").read_text())
 FINE = np.linspace(-14.0, 18.0, 320_001)
 
@@ -218,6 +207,10 @@ def test_composition_with_other_mechanisms_goes_through_joint_losses():
 @pytest.mark.parametrize(
     "call",
     [
+        lambda: Gaussian(math.nan),
+        lambda: Pure(-1.0),
+        lambda: Points(()),
+        lambda: Points(((1.0, 2.0),)),
         lambda: Sampled("swap", 0.1, 1.0, 1),
         lambda: Sampled("add_remove", math.nan, 1.0, 1),
         lambda: Sampled("add_remove", 0.0, 1.0, 1),
@@ -225,7 +218,7 @@ def test_composition_with_other_mechanisms_goes_through_joint_losses():
         lambda: Sampled("add_remove", 0.1, 1.0, 0),
     ],
 )
-def test_bad_pairs_are_refused(call):
+def test_bad_levels_and_pairs_are_refused(call):
     with pytest.raises(DeclarationError):
         call()
 

@@ -72,11 +72,6 @@ def unknown_options(words):
     return [word for word in words if word.startswith("--") and word.split("=")[0] not in known]
 
 
-def printed_as_shown(shown, printed):
-    pattern = r".*?".join(re.escape(part) for part in " ".join(shown.split()).split("…"))
-    return re.fullmatch(pattern, " ".join(printed.split()), re.DOTALL) is not None
-
-
 def run(page):
     """Run all of a page and count what was run; raises at the first thing that is not as shown."""
     names, printed, ran = {"__name__": "page"}, "", 0
@@ -88,7 +83,9 @@ def run(page):
                 exec(compile(code, where, "exec"), names)
             printed, ran = out.getvalue(), ran + 1
         elif kind == "text":
-            assert printed_as_shown(code, printed), f"{where}: printed {printed!r}"
+            shown = r".*?".join(re.escape(part) for part in " ".join(code.split()).split("…"))
+            found = re.fullmatch(shown, " ".join(printed.split()), re.DOTALL)
+            assert found, f"{where}: printed {printed!r}"
         elif kind == "bash":
             for words in commands(code):
                 app(words, standalone_mode=False, prog_name="private-mcmc")

@@ -136,11 +136,6 @@ def test_one_charge_releases_once_whatever_copies_of_the_file_there_are(data, le
     assert [charge.outcome for charge in ledger.history("rows")] == ["released"] * 2
 
 
-def test_a_checkpoint_without_a_ledger_is_refused(tmp_path):
-    with pytest.raises(pmc.DeclarationError, match="give a ledger"):
-        pmc.Bookkeeping(checkpoint=pmc.Checkpoint(tmp_path / "run"))
-
-
 def test_a_charge_for_persons_pays_for_no_run_of_rows(data, tmp_path):
     ledger = pmc.Ledger.create(tmp_path / "ledger")
     ledger.declare("rows", pmc.Target(1e4, 1e-6), unit="who")

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pandas
 import pytest
+from numpyro.infer import NUTS
 
 import private_mcmc as pmc
 from private_mcmc.inference.question import doubts
@@ -81,7 +82,20 @@ MISTAKES = {
     "constructor: bookkeeping": (lambda: driver(bookkeeping="ledger"), "bookkeeping: a str.*Bookkeeping"),
     "execution: block as text": (lambda: pmc.Execution(rows_on_device="3"), "rows_on_device='3'"),
     "execution: devices": (lambda: pmc.Execution(engine=2), "engine"),
+    "constructor: another kernel": (lambda: declared(NUTS(logistic), ROWS), "NUTS"),
     "bookkeeping: ledger": (lambda: pmc.Bookkeeping("books.db", "rows"), "ledger: a str"),
+    "bookkeeping: a data set alone": (lambda: pmc.Bookkeeping(dataset="rows"), "ledger"),
+    "bookkeeping: a checkpoint alone": (
+        lambda: pmc.Bookkeeping(checkpoint=pmc.Checkpoint("run")),
+        "give a ledger",
+    ),
+    "rows: no domain": (lambda: pmc.Rows(X=1.0), "X"),
+    "rows: no column": (lambda: pmc.Rows(), "column"),
+    "rows: persons alone": (lambda: pmc.Rows(who=pmc.Person(2)), "declare at least one column"),
+    "rows: two ids": (lambda: pmc.Rows(y=pmc.Binary(), a=pmc.Person(2), b=pmc.Person(9)), "both identifiers"),
+    "rows: persons of no rows": (lambda: pmc.Person(0), "at_most"),
+    "rows: the slots' name": (lambda: pmc.Rows(present=pmc.Binary()), "present.*another name"),
+    "rows: the key's name": (lambda: pmc.Rows(rng_key=pmc.Binary()), "rng_key.*another name"),
     "run: a key of two words first": (lambda: driver().run(jax.random.PRNGKey(0), X=X, y=Y), "no random key"),
     "run: a seed first": (lambda: driver().run(0, X=X, y=Y), "no random key"),
     "decide: n as text": (lambda: driver().decide("6"), "n='6'"),
@@ -180,11 +194,6 @@ def test_few_rows_and_large_predicted_errors_are_said_in_plain_words():
     # A prediction for ranges that will not be the run's says so, and blames no bound that will not be.
     (of_outer,) = doubts(1000, usual._replace(rms=9.0, bias=8.0), "That is with other ranges.")
     assert of_outer.endswith("That is with other ranges.") and "narrower" not in of_outer
-
-
-def test_a_data_set_is_named_with_its_ledger():
-    with pytest.raises(pmc.DeclarationError, match="ledger"):
-        pmc.Bookkeeping(dataset="rows")
 
 
 @pytest.mark.parametrize("method", [pmc.PrivateMCMC.run, pmc.PrivateMCMC.resume])

@@ -300,13 +300,7 @@ def test_the_law_of_a_chain_of_persons_is_exactly_what_is_claimed():
             assert np.trapezoid(density, grid) <= decision.statement.delta(epsilon)
 
 
-def test_declarations_that_do_not_go_with_persons_are_refused():
-    with pytest.raises(pmc.DeclarationError, match="both identifiers"):
-        pmc.Rows(y=pmc.Binary(), who=pmc.Person(2), house=pmc.Person(9))
-    with pytest.raises(pmc.DeclarationError, match="declare at least one column"):
-        pmc.Rows(who=pmc.Person(2))
-    with pytest.raises(pmc.DeclarationError):
-        pmc.Person(0)
+def test_a_schedule_for_rows_is_refused_for_persons():
     schedule = driver(pmc.Rows(**ROWS.columns)).decide(20).schedule
     with pytest.raises(pmc.DeclarationError, match="protects a row"):
         langevin_program(read(logistic, ROWS, n=20), schedule)

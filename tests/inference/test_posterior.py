@@ -388,7 +388,7 @@ def test_it_is_used_where_latents_multiply_or_nobody_can_tell(model, mixed):
 
 
 def test_a_rare_level_whose_rows_all_are_clipped_is_not_off_by_what_its_outcomes_have_of_another_shape():
-    """Outcomes at the two ends, whose sign about the mean is no fair coin: 5 to 10 released sds off before."""
+    """Outcomes at the two ends, whose sign about the mean is no fair coin: 5 to 10 released sds off once."""
     rows = pmc.Rows(X=pmc.Ball(2**0.5, dim=2), y=pmc.Box(0.0, 1.0))
     n = 400_000
 

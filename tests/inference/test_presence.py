@@ -118,12 +118,6 @@ def test_flags_that_make_no_sense_are_refused(adjacency, flags, words):
         driver(SCHEMES["all rows"], adjacency=adjacency).run(present=flags, **DATA)
 
 
-@pytest.mark.parametrize("name", ["present", "rng_key"])
-def test_a_row_column_with_the_name_of_an_argument_of_run_is_refused(name):
-    with pytest.raises(pmc.DeclarationError, match=f"{name}.*another name"):
-        pmc.Rows(**{name: pmc.Binary()})
-
-
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_data_set_is_known_by_its_holes_and_not_by_what_lies_in_them(streamed):
     def mark(present=None, **columns):

@@ -209,9 +209,11 @@ def test_where_no_room_is_left_for_a_lost_worker_the_run_ends_soon_and_is_resume
     assert [charge.outcome for charge in ledger.history()] == ["released"]
 
 
-def test_what_the_cluster_has_no_room_for_is_refused(table):
+def test_what_the_cluster_has_no_room_for_and_columns_in_memory_are_refused(table):
     with pytest.raises(pmc.DeclarationError, match="needs 9 CPUs, and the cluster has 2"):
         draws(table, pmc.Ray(workers=9))
+    with pytest.raises(pmc.DeclarationError, match="not of files"):
+        driver(WORKERS).run(X=np.zeros((4, 3)), y=np.zeros(4, int))
 
 
 def test_an_answer_that_is_no_number_ends_the_run(table, monkeypatch):
@@ -404,9 +406,3 @@ def test_what_fails_at_a_worker_is_told_by_its_kind_alone():
     assert ray_engine._guarded(quotes)(1) == (False, "ValueError")
     with pytest.raises(pmc.ReleaseError, match=r"could not answer \(ValueError\)\.$"):
         ray_engine._found(ray_engine._guarded(quotes)(1))
-
-
-def test_columns_in_memory_are_not_sent_to_workers():
-    mcmc = driver(WORKERS)
-    with pytest.raises(pmc.DeclarationError, match="not of files"):
-        mcmc.run(X=np.zeros((4, 3)), y=np.zeros(4, int))

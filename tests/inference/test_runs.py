@@ -9,11 +9,9 @@ import arviz
 import jax
 import numpy as np
 import pytest
-from numpyro.infer import NUTS
 
 import private_mcmc as pmc
 from private_mcmc.accounting import langevin_statement
-from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.execute import no_value_checks
 from private_mcmc.kernels import PrivateULA, Streams, chain_runner
 from private_mcmc.kernels.chain import call_length, calls
@@ -125,11 +123,6 @@ def test_a_run_carries_the_statement_of_its_schedule(name, data):
     assert decision.schedule == schedule
     assert mcmc.statement.epsilon(1e-5) == statement.epsilon(1e-5)
     assert mcmc.statement.verify()
-
-
-def test_kernels_without_a_statement_are_refused_by_name():
-    with pytest.raises(DeclarationError, match="NUTS"):
-        driver(kernel=NUTS(logistic))
 
 
 @pytest.mark.long

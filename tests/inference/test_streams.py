@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpyro.distributions as dist
@@ -91,16 +92,15 @@ def test_what_a_caller_writes_into_its_columns_later_is_not_what_runs(rows_on_de
     assert summed(asked, [partition]) == 0
 
 
-def write_parquet(table, path):
-    parquet.write_table(table, path, row_group_size=17)
-
-
 def write_arrow(table, path):
     with ipc.new_file(path, table.schema) as file:
         file.write_table(table, max_chunksize=17)
 
 
-FILES = {"parquet": (pmc.Parquet, write_parquet), "arrow": (pmc.Arrow, write_arrow)}
+FILES = {
+    "parquet": (pmc.Parquet, partial(parquet.write_table, row_group_size=17)),
+    "arrow": (pmc.Arrow, write_arrow),
+}
 
 
 @pytest.mark.some(1)

@@ -106,11 +106,7 @@ def test_columns_that_no_slope_reads_are_not_kept():
         assert list(gradient.prepare(columns, jnp.ones(N, bool)).columns) == ["y"]
 
 
-MATRICES = {
-    "identity": None,
-    "diagonal": (0.5, 2.0, 3.0),
-    "full": ((2.0, 0.3, 0.0), (0.3, 1.0, 0.1), (0.0, 0.1, 0.5)),
-}
+MATRICES = {"identity": None, "diagonal": (0.5, 2.0, 3.0), "full": MATRIX}
 
 
 @pytest.mark.parametrize("name", MATRICES)

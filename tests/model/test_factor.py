@@ -229,10 +229,6 @@ def test_what_latents_alone_are_in_is_counted_once_as_numpyro_counts_it(term):
         np.testing.assert_allclose(np.diag(known) if known.ndim == 1 else known, hessians[0], atol=1e-9)
 
 
-def count_dependent(a, n):
-    numpyro.factor("zero", -n * (a.sum() ** 2))
-
-
 def in_every_row(a, n):
     with numpyro.plate("persons", n):
         numpyro.sample("zero", dist.Normal(a.sum(), 0.1), obs=0.0)
@@ -240,7 +236,7 @@ def in_every_row(a, n):
 
 def test_what_follows_the_number_of_rows_is_no_part_of_the_prior():
     with pytest.raises(DoThisInstead, match="outside every plate"):
-        read(areas(count_dependent), AREAS, n=50)
+        read(areas(lambda a, n: numpyro.factor("zero", -n * (a.sum() ** 2))), AREAS, n=50)
     found = read(areas(in_every_row), AREAS, n=50)
     assert [site.name for site in found.observations] == ["zero", "y"] and not found.prior.terms
 

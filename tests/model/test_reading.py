@@ -35,22 +35,6 @@ def in_a_plate(X, y=None):
     answers(X, y)
 
 
-def without_a_plate(X, y=None):
-    numpyro.sample("y", dist.Bernoulli(logits=X @ weights()), obs=y)
-
-
-def as_one_event(X, y=None):
-    numpyro.sample("y", dist.Bernoulli(logits=X @ weights()).to_event(1), obs=y)
-
-
-def as_a_sum(X, y=None):
-    observed(X, dist.Bernoulli(logits=(weights() * X).sum(-1)), y)
-
-
-def as_probabilities(X, y=None):
-    observed(X, dist.Bernoulli(probs=jax.nn.sigmoid(jnp.einsum("ij,j->i", X, weights()))), y)
-
-
 def with_a_latent_plate(X, y=None):
     with numpyro.plate("columns", 3):
         w = numpyro.sample("w", dist.Normal(0, 2))
@@ -83,8 +67,11 @@ def whitened(X, y=None):
 @pytest.mark.parametrize(
     "model",
     [
-        *(in_a_plate, without_a_plate, as_one_event, as_a_sum, as_probabilities),
-        *(with_a_latent_plate, with_a_column_plate, subsampled),
+        lambda X, y=None: numpyro.sample("y", dist.Bernoulli(logits=X @ weights()), obs=y),
+        lambda X, y=None: numpyro.sample("y", dist.Bernoulli(logits=X @ weights()).to_event(1), obs=y),
+        lambda X, y=None: observed(X, dist.Bernoulli(logits=(weights() * X).sum(-1)), y),
+        lambda X, y=None: observed(X, dist.Bernoulli(probs=jax.nn.sigmoid(X @ weights())), y),
+        *(in_a_plate, with_a_latent_plate, with_a_column_plate, subsampled),
     ],
 )
 def test_the_same_model_written_differently_gives_the_same_reading(model):

@@ -35,10 +35,6 @@ multinomial = outcomes(
 logarithms = outcomes(normal, lambda b: dist.LogNormal(b, 1.0))
 
 
-def one_trial(x, trials, y):
-    observed(x, dist.Binomial(logits=slope() * x), y)
-
-
 def exposures(g, y, exposure, tables):
     rate = jnp.exp(slope()) * exposure[g] * tables["level"][g, 1]
     observed(y, dist.Poisson(rate), y)
@@ -62,14 +58,6 @@ def module(x, y):
 def items(y):
     b = numpyro.sample("b", dist.Normal(0, 1).expand([3]).to_event(1))
     observed(y, dist.Bernoulli(logits=jnp.zeros((len(y), 1)) - b).to_event(1), y)
-
-
-def items_rounded(y):
-    items(jnp.round(y))
-
-
-def items_joined(y0, y1, y2):
-    items(jnp.stack([y0, y1, y2], -1))
 
 
 def multinomial_of_its_sum(y0, y1, y2):
@@ -157,7 +145,11 @@ GROUPED = Rows(g=Categories(4), y=Binary())
 @pytest.mark.parametrize(
     ("model", "rows", "advice"),
     [
-        (one_trial, TRIALS, "number of trials (total_count, 1 by default)"),
+        (
+            lambda x, trials, y: observed(x, dist.Binomial(logits=slope() * x), y),
+            TRIALS,
+            "number of trials (total_count, 1 by default)",
+        ),
         (items, THREE, "several outcomes of a row: one column for each, joined by jnp.stack"),
         (multinomial, Rows(y=Box([0.0] * 3, [5.0] * 3)), "total_count=counts.sum(-1)"),
         (proportion, Rows(x=Box(-1, 1), y=Box(0, 1)), "Box(0.001, 0.999)"),
@@ -188,8 +180,8 @@ def test_what_is_said_is_what_to_write(model, rows, advice):
     [
         (folded, Rows(y=Box(0, 5))),
         (module, X_Y),
-        (items_rounded, THREE),
-        (items_joined, JOINED),
+        (lambda y: items(jnp.round(y)), THREE),
+        (lambda y0, y1, y2: items(jnp.stack([y0, y1, y2], -1)), JOINED),
         (multinomial_of_its_sum, JOINED),
         (proportion, Rows(x=Box(-1, 1), y=Box(0.001, 0.999))),
         (below_its_end, Rows(y=Box(-3, 1.2))),
@@ -247,15 +239,14 @@ def of_32_bits(y):
     observed(y, dist.Bernoulli(logits=slope() * level), y)
 
 
-def rate_of_nothing(y):
-    observed(y, dist.Poisson(y * 0.0 * jnp.exp(slope())), 1 + y)
-
-
 @pytest.mark.parametrize(
     ("model", "words"),
     [
         (of_32_bits, "int32.*has type int64"),
-        (rate_of_nothing, "not finite on rows of the declared domain, such as y = [01];"),
+        (
+            lambda y: observed(y, dist.Poisson(y * 0.0 * jnp.exp(slope())), 1 + y),
+            "not finite on rows of the declared domain, such as y = [01];",
+        ),
         (long_enough, "checks of the number of rows"),
         (closed_over, "'y'.*a design that it closes over"),
         (one_matrix, "a matrix of all rows|numbers of rows"),

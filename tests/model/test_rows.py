@@ -100,13 +100,6 @@ def test_the_fingerprint_is_of_the_declaration():
     assert declared_rows(ROWS.to_dict()) == ROWS
 
 
-def test_only_domains_are_columns():
-    with pytest.raises(DeclarationError, match="X"):
-        Rows(X=1.0)
-    with pytest.raises(DeclarationError, match="column"):
-        Rows()
-
-
 def test_domains_and_rows_of_other_classes_are_refused():
     class Wide(Box):
         def project(self, column):

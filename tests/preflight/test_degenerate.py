@@ -39,15 +39,11 @@ def answer(model: Any, rows: Rows, target: Target, n: int, sd: float, **said: An
         return None
 
 
-def mean_gdp(n: int, sd: float, temper: float) -> float:
-    """Exact: the posterior's variance is ``1/(1/s² + wn)``, and a row moves its mean by ``2w`` times that."""
-    return 2 * temper / math.sqrt(sd**-2 + temper * n)
-
-
 def check_mean(n: int, target: tuple[float, float], sd: float, temper: float) -> None:
     asked = Target(*target)
     found = answer(mean, Rows(y=Box(-1, 1)), asked, n, sd, temper=temper)
-    exact = mean_gdp(n, sd, temper)
+    # The posterior's variance is 1/(1/s² + wn), and a row moves its mean by 2w times that.
+    exact = 2 * temper / math.sqrt(sd**-2 + temper * n)
     if found is not None and found.verdict == "private":
         assert gdp.delta(exact * (1 - 1e-9), asked.epsilon) <= asked.delta * (1 + 1e-6)
     if found is not None and found.verdict == "not private":

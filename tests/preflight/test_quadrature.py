@@ -94,14 +94,10 @@ def test_narrow_distant_peaks_are_not_missed(distance: float) -> None:
     assert mirrored.p == pytest.approx(1.0, abs=0.05)
 
 
-@pytest.mark.parametrize("flat", [lambda x: 0 * x, lambda x: log_expit(x), lambda x: np.abs(x)])
-def test_laws_without_a_normalising_constant_refute_nothing(flat) -> None:
+@pytest.mark.parametrize("flat", [lambda x: 0 * x, log_expit, np.abs, lambda x: x * np.nan])
+def test_laws_without_a_normalising_constant_and_no_numbers_refute_nothing(flat) -> None:
     assert told_apart(flat, normal(0, 1), 0.1, 1e-6) is None
     assert told_apart(normal(0, 1), flat, 0.1, 1e-6) is None
-
-
-def test_not_a_number_refutes_nothing() -> None:
-    assert told_apart(lambda x: x * np.nan, normal(0, 1), 0.1, 1e-6) is None
 
 
 def test_equal_laws_are_never_told_apart() -> None:

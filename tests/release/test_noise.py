@@ -153,9 +153,6 @@ def test_the_grid_is_far_below_the_noise_of_the_smallest_step():
     ]:
         step = state_grid(schedule(**changes)).step
         assert noise * 2.0**-25 < step <= noise * 2.0**-24
-
-
-def test_a_schedule_without_noise_in_some_direction_has_no_grid():
     with pytest.raises(DeclarationError, match="no noise"):
         state_grid(schedule(preconditioner=(1.0, 0.0)))
 

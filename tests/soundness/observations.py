@@ -12,10 +12,6 @@ def _rows(d: Draft) -> str:
     return f"{next(iter(sorted(d.columns)))}.shape[0]"
 
 
-def _bare(d: Draft) -> str:
-    return f'numpyro.sample("y", {outcome(d)}, obs=y)'
-
-
 def _around(
     before: str = "", wrap: str = "{fn}", columns: tuple[tuple[str, str], ...] = (), plate: str = _PLATE
 ) -> Production:
@@ -125,7 +121,7 @@ _SCALED_TWICE = "with handlers.scale(scale=0.5), handlers.scale(scale=weight):"
 AROUND: dict[str, Production] = {
     "plate": _around(),
     "plate dim=-1": _around(plate='with numpyro.plate("rows", {n}, dim=-1):'),
-    "no plate": _bare,
+    "no plate": lambda d: f'numpyro.sample("y", {outcome(d)}, obs=y)',
     "to_event over rows": _event,
     "two outcomes": _two_sites,
     "two plates": _two_plates,

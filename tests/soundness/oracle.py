@@ -44,11 +44,6 @@ def terms(model: Model, sites: Sequence[Site], data: Data, theta: jax.Array) -> 
 _LINE = np.linspace(-14.0, 14.0, 561)
 
 
-def own_of_rows(row_model: RowModel) -> tuple[RowLatent, ...]:
-    """Latents of single rows, over which the reading sums."""
-    return () if row_model.summed is None else row_model.summed.latents
-
-
 def integrated_terms(
     model: Model, sites: Sequence[Site], latent: RowLatent, data: Data, theta: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
@@ -136,7 +131,7 @@ def compare(
     wherever it stands and whatever the others are.
     """
     count = len(next(iter(data.values()))) // 2
-    hidden = own_of_rows(row_model)
+    hidden = () if row_model.summed is None else row_model.summed.latents
     if hidden:
         # Near the mean of what is summed over.
         thetas = 0.3 * thetas

@@ -208,11 +208,9 @@ OUTCOMES: dict[str, Production] = {
 }
 
 
-def _share(d: Draft) -> str:
-    return d.latent("share", d.pick("dist.Beta(2.0, 3.0)", "dist.Beta(0.5, 0.5)", "dist.Uniform(0.0, 1.0)"))
-
-
-PARTS["share"] = _share
+PARTS["share"] = lambda d: d.latent(
+    "share", d.pick("dist.Beta(2.0, 3.0)", "dist.Beta(0.5, 0.5)", "dist.Uniform(0.0, 1.0)")
+)
 
 
 def outcome(d: Draft) -> str:

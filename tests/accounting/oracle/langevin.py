@@ -174,10 +174,6 @@ def _straight(line: Sequence[Line], variances: Sequence[float]) -> list[float]:
     return z
 
 
-def _row_ratio(c: Constants, row: float, size: float) -> float:
-    return math.sqrt(size / (2 * noise_ratio(c))) * row * (1 + _slack(c))
-
-
 def _sampled(pair: str, rate: float, ratio: float, steps: int) -> Record:
     return {"kind": "sampled", "pair": pair, "rate": float(rate), "ratio": float(ratio), "steps": int(steps)}
 
@@ -187,7 +183,7 @@ def _sampled_path(adjacency: str, c: Constants, row: float) -> Record:
     pair, rate = ("replace_one" if adjacency == "replace_one" else "add_remove"), c["rate"]
     needed: Counter[float] = Counter()
     for size, count in used_sizes(c).items():
-        needed[_row_ratio(c, row, size)] += count
+        needed[math.sqrt(size / (2 * noise_ratio(c))) * row * (1 + _slack(c))] += count
     if len(needed) > 64:
         top, coarse = max(needed), Counter()
         for ratio, count in needed.items():

@@ -18,16 +18,12 @@ def _gaussian(m: float) -> Record:
     return {"kind": "gaussian", "m": float(m)}
 
 
-def _pure(level: float) -> Record:
-    return {"kind": "pure", "level": float(level)}
-
-
 def _laplace(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     moved = c["dim"] * c["grid"] if c["grid"] else 0.0
     needed = (c["sensitivity"] + moved) / c["scale"]
     if not needed <= c["epsilon"] * (1 + 1e-12):
         return []
-    return [_pure(c["epsilon"])]
+    return [{"kind": "pure", "level": float(c["epsilon"])}]
 
 
 def _composition(adjacency: str, c: Constants, parts: Parts) -> list[Record]:

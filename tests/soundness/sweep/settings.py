@@ -83,14 +83,6 @@ def _with(**fields: Any) -> Callable[[ZooModel], LangevinKernel]:
     return lambda zoo: PrivateULA(zoo.model, step_size=zoo.step_size, clip=zoo.clip, **fields)
 
 
-def _batches(zoo: ZooModel) -> LangevinKernel:
-    return PrivateSGLD(zoo.model, step_size=zoo.step_size, clip=zoo.clip, batch_size=1)
-
-
-def _diagonal(zoo: ZooModel) -> LangevinKernel:
-    return _with(preconditioner=tuple(0.5 + index for index in range(zoo.dim)))(zoo)
-
-
 def _full_metric(zoo: ZooModel) -> LangevinKernel:
     places = range(zoo.dim)
     return _with(preconditioner=tuple(tuple(1.0 if i == j else 0.6 for j in places) for i in places))(zoo)
@@ -115,12 +107,16 @@ def _boxed(zoo: ZooModel) -> LangevinKernel:
 KERNELS = {
     "plain": SweptKernel(_with()),
     "tempered": SweptKernel(_with(temper=0.5)),
-    "diagonal metric": SweptKernel(_diagonal),
+    "diagonal metric": SweptKernel(
+        lambda zoo: _with(preconditioner=tuple(0.5 + index for index in range(zoo.dim)))(zoo)
+    ),
     "full metric": SweptKernel(_full_metric),
     "decreasing steps": SweptKernel(_decreasing),
     "anisotropic noise": SweptKernel(_anisotropic, averages=False),
     "coordinates clipped": SweptKernel(_boxed, averages=False),
-    "poisson batches": SweptKernel(_batches, num_rows=3),
+    "poisson batches": SweptKernel(
+        lambda zoo: PrivateSGLD(zoo.model, step_size=zoo.step_size, clip=zoo.clip, batch_size=1), num_rows=3
+    ),
 }
 
 
