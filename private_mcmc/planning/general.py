@@ -1,9 +1,9 @@
 """The policy for any model that can be read: a warm-up, information where it ended, then the run.
 
 Stages: (1) the rows' expected information at public draws of the prior, (2) a short path, (3) the expected
-information at its late states, and both once more where the first metric was wrong, (4) how far rows reach
-there, (5) the path that counts, from there, in that metric, with a clip for that reach, and (6) the
-information where it was: outcomes of rare levels level off on the way. Information is
+information at its late states, and both again where the first metric was wrong or the path still travels,
+(4) how far rows reach there, (5) the path that counts, from there, in that metric, with a clip for that
+reach, and (6) the information where it was: outcomes of rare levels level off on the way. Information is
 averaged over several parameters, so that a direction is given no more room than it has at any of them. It
 is ``Σ_i E_y[∇v ∇vᵀ]`` over the model's own outcomes given row ``i``'s covariates: a sum of bounded matrices,
 bought by the Gaussian mechanism. A row of few outcomes is weighted so that none needs to be clipped; of one
@@ -63,9 +63,10 @@ from private_mcmc.schedule import Schedule
 FIRST, WARM_UP, SECOND, RUN = "information at the prior", "warm-up", "information at the warm-up", "run"
 AFTERWARDS = "information at the run"
 # Of the squared budget, for each: with a quarter errors were as large or larger in all of ten cells.
-WARM_UP_SHARE, _MOST_WARM_UPS, _QUERIES = 0.1, 2, 8
-# Another one follows where the first one's metric was made for less or more information than is there.
-_SAME_LEVEL = (0.4, 2.5)
+WARM_UP_SHARE, _WARM_UPS, _QUERIES = 0.1, 2, 8
+# Another one follows where the first one's metric was made for less or more information than is there, and a
+# third where the second half's way is twice as far as noise goes: effects with their scale are slow to find.
+_SAME_LEVEL, _TRAVELS = (0.4, 2.5), 4.0
 # Rounds of information at one place, while the metric was wrong or less noise than this hides a direction.
 _MOST_ROUNDS, _LITTLE_NOISE = 3, 0.7
 # Clips over the root mean square of rows' gradients, where no counts say how far these reach, and what such
@@ -133,11 +134,11 @@ class Policy:
     @property
     def least_passes(self) -> int:
         """Of two warm-ups, a run as long as both, and queries."""
-        return 2 * _MOST_WARM_UPS * _LEAST_WARM_UP + _QUERIES
+        return 2 * _WARM_UPS * _LEAST_WARM_UP + _QUERIES
 
     def _most_steps(self, history: History | None = None) -> int:
         """Of each warm-up, or of the run after ``history``; after one warm-up and three queries if empty."""
-        warm_up = min(MOST_STEPS, (self.most_passes - _QUERIES) / (2 * _MOST_WARM_UPS))
+        warm_up = min(MOST_STEPS, (self.most_passes - _QUERIES) / (2 * _WARM_UPS))
         if history is None:
             return int(warm_up)
         before = passes(history) if named(history, WARM_UP) else warm_up + 3
@@ -163,7 +164,8 @@ class Policy:
             return self._query(SECOND, query, late, metric)
         mean = warm_ups[-1].states[1:][warm_ups[-1].path.schedule.num_steps // 2 :].mean(axis=0)
         start = mean if np.all(np.isfinite(mean)) else late[-1]
-        if rounds and len(warm_ups) < _MOST_WARM_UPS and not self._right(rounds[len(warm_ups) - 1], history):
+        wrong = len(warm_ups) < _WARM_UPS and rounds and not self._right(rounds[0], history)
+        if wrong or (len(warm_ups) == _WARM_UPS and _travels(warm_ups[-1])):
             return self._warm_up(metric, start)
         if query is not None and len(rounds) < _MOST_ROUNDS and self._hidden(rounds[-1], history):
             return self._query(SECOND, query, late, metric)
@@ -315,7 +317,6 @@ class Policy:
         facts, careful = self.facts, _STEP * _CAREFUL
         step, shortest = (_STEP, _SHORTEST) if name == RUN else (careful, _WARM_UP_STEPS * careful)
         step = max(step, min(shortest / most, _LONGEST_STEP))
-        shortest = min(shortest, most * step)
         bought = _affordable(self._schedule(metric, 1.0, multiple), budget)
         # A path costs its time times the weight of the likelihood, and tells as much. Of weights, which move
         # little, more of it; of gradients that are cut, as the rest buys a wider clip below.
@@ -373,6 +374,13 @@ def _affordable(one_step: Schedule, budget: float) -> float:
     """The Langevin time that ``budget`` buys: the squared price of a path is proportional to its time."""
     unit = accounting.langevin_statement(one_step).gdp or math.inf
     return (budget / unit) ** 2 * (1 - 1e-9)
+
+
+def _travels(warm_up: CompletedStage) -> bool:
+    """Whether its second half went further than noise alone does, ``N(0, 2γM)`` a step."""
+    schedule = warm_up.path.schedule
+    way = warm_up.states[-1] - warm_up.states[schedule.num_steps // 2]
+    return bool(way @ np.linalg.solve(metric_of(schedule), way) > _TRAVELS * len(way) * schedule.total_time)
 
 
 def late_states(warm_up: CompletedStage, centre: Array) -> Array:

@@ -23,7 +23,7 @@ from private_mcmc.model import read
 from private_mcmc.models import network, network_rows
 from private_mcmc.planning import CompletedStage, Conclusion, PathStage, Prediction
 from private_mcmc.planning.facts import facts_of
-from private_mcmc.planning.general import Policy
+from private_mcmc.planning.general import Policy, _travels
 from private_mcmc.planning.simulate import simulate
 from private_mcmc.schedule import Schedule
 from tests.examples_of_models import logistic, observed, outcomes, outcomes_by, two_normals
@@ -176,8 +176,12 @@ def test_where_outcomes_of_draws_are_unlike_those_at_the_path_releases_tell_noth
 
 
 @pytest.mark.long
-def test_along_the_ridge_of_a_scale_and_its_effects_draws_go_as_far_as_without_privacy():
-    """Outcomes there are the path's: draws were refused, and its own were 8 sds off in a Gaussian process."""
+@pytest.mark.parametrize("n", [4_000, 20_000])
+def test_along_the_ridge_of_a_scale_and_its_effects_draws_go_as_far_as_without_privacy(n):
+    """Outcomes there are the path's: draws were refused, and its own were 8 sds off in a Gaussian process.
+
+    Of many rows the second warm-up is on its way still, and the run ran away from there.
+    """
     means, random = np.array([0.9, -0.7, 1.2, -1.1]), np.random.default_rng(1)
 
     def scaled(g, y=None):
@@ -185,7 +189,7 @@ def test_along_the_ridge_of_a_scale_and_its_effects_draws_go_as_far_as_without_p
         effect = numpyro.sample("effect", dist.Normal(0.0, 1.0).expand([4]).to_event(1))
         observed(g, dist.Normal(scale * effect[g], 0.5), y)
 
-    g = random.integers(0, 4, 4_000)
+    g = random.integers(0, 4, n)
     people = {"g": g, "y": random.normal(means[g], 0.5)}
     rows = pmc.Rows(g=pmc.Categories(4), y=pmc.Box(-5.0, 5.0))
     draws = posterior_of(*planned(scaled, rows, people, seed=1), asked=FEW).draws.reshape(-1, 5)
@@ -206,6 +210,12 @@ def test_a_path_that_leaves_what_its_warm_up_found_is_astray():
     y = np.where(first, random.normal(-2.0, 0.7, 4_000), random.normal(1.5, 1.0, 4_000))
     with pytest.raises(Astray, match="far from where"):
         posterior_of(*planned(two_normals, pmc.Rows(y=pmc.Box(-8.0, 8.0)), {"y": y}, seed=1), asked=FEW)
+
+
+def test_a_warm_up_travels_where_its_second_half_goes_further_than_noise():
+    (settled,) = released(8.0, 1.2)
+    way = np.linspace(0.0, 3.0, STEPS)[:, None]
+    assert not _travels(settled) and _travels(replace(settled, value=settled.value + way))
 
 
 def test_warm_ups_that_look_for_another_place_move_no_interval():
