@@ -212,7 +212,7 @@ class Likelihood:
         score in it (Hampel 1968; given covariates: Künsch, Stefanski, Carroll 1989). The row's own outcome is
         not used.
         """
-        shares, scores = self._law(jnp.asarray(theta), row)
+        shares, scores, _ = self._law(jnp.asarray(theta), row)
         root = jnp.asarray(root)
         white = scores @ root
 
@@ -228,21 +228,27 @@ class Likelihood:
 
         Those of the first and the last outcome that was declared are the last two, with none.
         """
-        theta, ((name, values),) = jnp.asarray(theta), self.outcomes.items()
-        (shares, scores), score = self._law(theta, row), self.reading.row_slope
-        ends = jnp.nan_to_num(jnp.stack([score(theta, {**row, name: values[k]}) for k in (0, -1)]))
+        shares, scores, ends = self._law(jnp.asarray(theta), row)
         lengths = jnp.linalg.norm(jnp.concatenate([scores, ends]) @ jnp.asarray(root), axis=1)
         return lengths, jnp.concatenate([shares, jnp.zeros(2)])
 
-    def _law(self, theta: jax.Array, row: Columns) -> tuple[jax.Array, jax.Array]:
-        """Probabilities ``(k,)`` of outcomes given the row's covariates, and their scores ``(k, p)``."""
-        ((name, values),) = self.outcomes.items()
-        for _ in range(_ZOOMS):
-            values = _nodes(values, jnp.cumsum(self._shares(theta, row, name, values)))
-        shares, score = self._shares(theta, row, name, values), self.reading.row_slope
-        scores = jnp.nan_to_num(at_each(lambda value: score(theta, {**row, name: value}), values))
+    def _law(self, theta: jax.Array, row: Columns) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Probabilities ``(k,)`` of outcomes given the row, scores ``(k, p)``, and those of the ends."""
+        ((name, values),), score = self.outcomes.items(), self.reading.row_slope
+        first = self._shares(theta, row, name, values)
+
+        # A loop, so that it is compiled once.
+        def zoomed(_: int, last: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+            shares = self._shares(theta, row, name, last[0])
+            return _nodes(last[0], jnp.cumsum(shares)), last[0], shares
+
+        nodes = _nodes(values, jnp.cumsum(first))
+        none = jnp.zeros(len(nodes), first.dtype)
+        _, nodes, shares = jax.lax.fori_loop(0, _ZOOMS, zoomed, (nodes, nodes, none))
+        every = jnp.concatenate([nodes, jnp.stack([values[0], values[-1]])])
+        scores = jnp.nan_to_num(at_each(lambda value: score(theta, {**row, name: value}), every))
         # Their mean is zero; what is left of it is the sum's error.
-        return shares, scores - shares @ scores
+        return shares, scores[:-2] - shares @ scores[:-2], scores[-2:]
 
     def _shares(self, theta: jax.Array, row: Columns, name: str, values: jax.Array) -> jax.Array:
         """Probabilities of the cells around ``values``, which ascend."""
@@ -377,7 +383,7 @@ def likelihood_of(reading: RowModel, temper: float) -> Likelihood:
         if times is not None:
             return FactorLikelihood(reading, outcomes, temper)
         return OwnLatentsLikelihood(reading, outcomes, temper, own=reading.own)
-    one = len(outcomes) == 1 and next(iter(outcomes.values())).ndim == 1
+    one = Likelihood(single, outcomes).of_one
     of_factors = (has_factors(single) or not one) and single.dim <= _MOST
     each = (FactorLikelihood if of_factors else Likelihood)(single, outcomes, temper, times)
     if reading.unit is None:
