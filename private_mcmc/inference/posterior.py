@@ -65,12 +65,11 @@ _BY_A_ROW = (
 _APART = 1.5
 # Draws so many sds from where a linear score has them are where it is known no more, if outcomes diverge so
 # many times as much as it says: of a network 4 to 9 times, along the ridge of a scale and effects 0.3 times.
-_FAR, _UNLIKE = 3.0, 2.0
+# Of so many draws, which are enough for a median.
+_FAR, _UNLIKE, _COMPARED = 3.0, 2.0, 256
 # A way that noise goes less likely than this is none of noise's: of paths that held it was 1e-3 and more, in
 # 50 runs of mixtures, groups and processes, of 9 that missed by 3 to 20 sds 1e-6 and less.
 _STRAYED = 1e-5
-# Draws at which outcomes are compared, of all that NUTS made.
-_COMPARED = 256
 # Rows that fill the declared domain, how likely such a row is, the longest slope that has a square, and how
 # near curvature is seen, in posterior sds. Two paths are apart where chance would have less than this.
 _DECLARED, _THERE, _LARGEST, _NEAR, _SURELY = 512, 0.5, 1e100, 1e-3, 0.999

@@ -117,8 +117,7 @@ class Policy:
             "the run counts how far persons' sums reach, and unless noise hides these counts it clips and "
             "widens its draws by what they say"
             if counts_plan(self.facts) is not None
-            else "these are too few persons to count how far their sums reach, and intervals are too narrow "
-            "then"
+            else "these are too few persons to count how far sums reach, and intervals are too narrow then"
         )
         return (
             f"The prediction takes rows of one {unit.name!r} for independent, given the columns, and "

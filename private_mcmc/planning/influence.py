@@ -117,8 +117,7 @@ class Reach:
         taken = np.maximum(MIDDLES - clip, 0.0)
         # Of a skewed law all that is taken is on one side, where the model's, that the centre allows for, has
         # two; of rows far beyond the clip no more than what is left of them.
-        one_sided = float(self.tail @ np.minimum(taken, clip))
-        excess = max(float(self.tail @ taken) - centred, one_sided)
+        excess = max(float(self.tail @ taken) - centred, float(self.tail @ np.minimum(taken, clip)))
         moved = self.aligned * excess / math.sqrt(self.num_rows) / share
         return math.hypot(math.sqrt(inequality * misfit), moved)
 

@@ -399,20 +399,15 @@ def test_it_is_used_where_latents_multiply_or_nobody_can_tell(model, mixed):
 
 def test_a_rare_level_whose_rows_all_are_clipped_is_not_off_by_what_its_outcomes_have_of_another_shape():
     """Outcomes at the two ends, whose sign about the mean is no fair coin: 5 to 10 released sds off once."""
-    rows = pmc.Rows(X=pmc.Ball(2**0.5, dim=2), y=pmc.Box(0.0, 1.0))
-    n = 400_000
-
-    def shares(X, y=None):
-        w = numpyro.sample("w", dist.Normal(0, 10).expand([2]).to_event(1))
-        observed(X, dist.Normal(X @ w, 0.5), y)
-
-    linear = read(shares, rows, n=n)
+    rows, n = pmc.Rows(x=pmc.Ball(2**0.5, dim=2), y=pmc.Box(0.0, 1.0)), 400_000
+    prior = dist.Normal(0, 10).expand([2]).to_event(1)
+    linear = read(outcomes_by(lambda: prior, lambda w, x: dist.Normal(x @ w, 0.5)), rows, n=n)
     X, y = np.array([[1, 0], [1, 0], [1, 1], [1, 1]]), np.array([0.0, 1.0, 0.0, 1.0])
     weights = n * np.array([0.95 * 0.4, 0.95 * 0.6, 0.05 * 0.25, 0.05 * 0.75])
     policy = Policy(facts_of(linear, n, "replace_one", accounting.gdp.budget(0.1, 1e-6)))
     off = []
     for seed in range(3):
-        history = simulate(policy, {"X": jnp.asarray(X, float), "y": jnp.asarray(y)}, weights, seed)
+        history = simulate(policy, {"x": jnp.asarray(X, float), "y": jnp.asarray(y)}, weights, seed)
         found = posterior_of(linear, history, policy.conclude(history), asked=FEW).draws.reshape(-1, 2)
         off.append((found.mean(axis=0) - [0.6, 0.15]) / found.std(axis=0))
     assert np.abs(off).max() < 3, off
