@@ -67,6 +67,8 @@ class About:
     family: str = ""
     priors: tuple[str, ...] = ()
     warnings: tuple[str, ...] | None = None
+    # Known from the start: a record that is made again from its release is the same, as a signature asks.
+    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def study_of(
@@ -96,7 +98,7 @@ def study_of(
         after = predict_after(made, outcome.history)
     return Study(
         library=version("private-mcmc"),
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        created=about.created,
         table=about.table,
         schema=dict(about.schema),
         rows=json_types(declared.rows.to_dict()),
