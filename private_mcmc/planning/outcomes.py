@@ -235,16 +235,14 @@ class Likelihood:
     def _law(self, theta: jax.Array, row: Columns) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Probabilities ``(k,)`` of outcomes given the row, scores ``(k, p)``, and those of the ends."""
         ((name, values),), score = self.outcomes.items(), self.reading.row_slope
-        first = self._shares(theta, row, name, values)
 
         # A loop, so that it is compiled once.
         def zoomed(_: int, last: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
             shares = self._shares(theta, row, name, last[0])
             return _nodes(last[0], jnp.cumsum(shares)), last[0], shares
 
-        nodes = _nodes(values, jnp.cumsum(first))
-        none = jnp.zeros(len(nodes), first.dtype)
-        _, nodes, shares = jax.lax.fori_loop(0, _ZOOMS, zoomed, (nodes, nodes, none))
+        nodes = _nodes(values, jnp.cumsum(self._shares(theta, row, name, values)))
+        _, nodes, shares = jax.lax.fori_loop(0, _ZOOMS, zoomed, (nodes, nodes, jnp.zeros(len(nodes))))
         every = jnp.concatenate([nodes, jnp.stack([values[0], values[-1]])])
         scores = jnp.nan_to_num(at_each(lambda value: score(theta, {**row, name: value}), every))
         # Their mean is zero; what is left of it is the sum's error.
@@ -383,8 +381,7 @@ def likelihood_of(reading: RowModel, temper: float) -> Likelihood:
         if times is not None:
             return FactorLikelihood(reading, outcomes, temper)
         return OwnLatentsLikelihood(reading, outcomes, temper, own=reading.own)
-    one = Likelihood(single, outcomes).of_one
-    of_factors = (has_factors(single) or not one) and single.dim <= _MOST
+    of_factors = (has_factors(single) or not Likelihood(single, outcomes).of_one) and single.dim <= _MOST
     each = (FactorLikelihood if of_factors else Likelihood)(single, outcomes, temper, times)
     if reading.unit is None:
         return each
