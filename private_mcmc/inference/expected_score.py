@@ -11,6 +11,7 @@ intervals of simulated groups (``benchmarks/calibration.py``, 12 runs at ε = 1 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -148,6 +149,11 @@ def _nodes(choices: Array, probabilities: Array) -> tuple[Array, npt.NDArray[np.
     return nodes, nodes <= high
 
 
+def jacobian(function: Callable[[jax.Array], jax.Array], at: jax.Array) -> jax.Array:
+    """Transposed, a direction at a time: calls of LAPACK get no more rows at once than the function gives."""
+    return jnp.asarray(jax.lax.map(lambda way: jax.jvp(function, (at,), (way,))[1], jnp.eye(len(at))))
+
+
 @partial(jax.jit, static_argnums=0, compiler_options=ON_FEW_ROWS)
 def _moves(
     reading: RowModel, outcomes: Outcomes, at: jax.Array, others: Record
@@ -158,7 +164,7 @@ def _moves(
     def mean(theta: jax.Array) -> jax.Array:
         return jnp.einsum("rk,rkp->p", outcomes.probabilities(reading, theta), scores)
 
-    information = -jax.jacfwd(mean)(at)
+    information = -jacobian(mean, at).T
     inverse = jnp.linalg.pinv(information, rtol=_SINGULAR)
     seen, told = inverse @ information, jnp.nan_to_num(at_each(score, others))
     beyond = told - told @ seen

@@ -28,7 +28,7 @@ from scipy.optimize import brentq
 from scipy.stats import chi2
 
 from private_mcmc.errors import NotYetSupported
-from private_mcmc.inference.expected_score import ExpectedScore, expected_score, mixes_latents
+from private_mcmc.inference.expected_score import ExpectedScore, expected_score, jacobian, mixes_latents
 from private_mcmc.model import RowModel
 from private_mcmc.model.program import Output
 from private_mcmc.planning import CompletedStage, Conclusion, History, PathStage
@@ -228,7 +228,7 @@ def _unlike(reading: RowModel, expected: ExpectedScore, made: Array, mean: Array
 def _divergences(reading: RowModel, expected: ExpectedScore, draws: Array) -> tuple[jax.Array, jax.Array]:
     """That of each draw, and Fisher's information where the score was expected."""
     one = partial(expected.divergence, reading)
-    return jax.lax.map(one, jnp.asarray(draws)), jax.hessian(one)(expected.at) / 2
+    return jax.lax.map(one, jnp.asarray(draws)), jacobian(jax.grad(one), expected.at) / 2
 
 
 def cut_of_a_row(reading: RowModel, run: PathStage, at: Array, curvature: Array, read: Flags) -> Array:
