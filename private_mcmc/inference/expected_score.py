@@ -38,7 +38,6 @@ _KINDS, _EACH, _EACH_OF_MANY = 8, 16, 4
 _NODES, _TAIL = 33, 0.01
 # Rows that show what rows of the domain can read.
 _SINGULAR, _OTHERS = 1e-6, 512
-_LEAST = 1e-300
 
 
 class Outcomes(NamedTuple):
@@ -60,9 +59,6 @@ class Outcomes(NamedTuple):
         """Of the values under ``θ``, ``(rows, k)``."""
         losses = self.each(partial(reading.row_loss, theta))
         return jax.nn.softmax(jnp.where(jnp.isfinite(losses), self.log_weights - losses, -1e30), axis=1)
-
-
-_probabilities = jax.jit(Outcomes.probabilities, static_argnums=1, compiler_options=ON_FEW_ROWS)
 
 
 class ExpectedScore(NamedTuple):
@@ -90,7 +86,7 @@ class ExpectedScore(NamedTuple):
     def divergence(self, reading: RowModel, theta: jax.Array) -> jax.Array:
         """``2 Σ_r KL(c ‖ θ)`` of rows' outcomes: near ``c`` ``(θ − c)ᵀF(θ − c)``."""
         there = self.outcomes.probabilities(reading, theta)
-        return 2 * jnp.sum(jax.scipy.special.rel_entr(self.probabilities, jnp.maximum(there, _LEAST)))
+        return 2 * jnp.sum(jax.scipy.special.rel_entr(self.probabilities, jnp.maximum(there, 1e-300)))
 
 
 def mixes_latents(reading: RowModel) -> bool:
@@ -127,7 +123,8 @@ def expected_score(reading: RowModel, at: Array) -> ExpectedScore | None:
     listed = np.broadcast_to(choices, (_KINDS * each, len(choices)))
     outcomes = Outcomes(rows, {name: listed}, jnp.zeros(listed.shape))
     if not likelihood.few:
-        probabilities = np.asarray(_probabilities(outcomes, reading, theta))
+        told = jax.jit(Outcomes.probabilities, static_argnums=1, compiler_options=ON_FEW_ROWS)
+        probabilities = np.asarray(told(outcomes, reading, theta))
         values, there = _nodes(np.asarray(choices, np.float64), probabilities)
         logs = jnp.where(jnp.asarray(there), 0.0, -jnp.inf)
         outcomes = Outcomes(rows, {name: jnp.asarray(values, dtype=choices.dtype)}, logs)
