@@ -178,10 +178,8 @@ def test_where_outcomes_of_draws_are_unlike_those_at_the_path_releases_tell_noth
 @pytest.mark.long
 @pytest.mark.parametrize("n", [4_000, 20_000])
 def test_along_the_ridge_of_a_scale_and_its_effects_draws_go_as_far_as_without_privacy(n):
-    """Outcomes there are the path's: draws were refused, and its own were 8 sds off in a Gaussian process.
-
-    Of many rows the second warm-up is on its way still, and the run ran away from there.
-    """
+    """Outcomes there are the path's; draws were refused, and of a Gaussian process its own were 8 sds off."""
+    # Of many rows the second warm-up is on its way still, and the run went away from there.
     means, random = np.array([0.9, -0.7, 1.2, -1.1]), np.random.default_rng(1)
 
     def scaled(g, y=None):
