@@ -59,6 +59,13 @@ def rng():
     return np.random.default_rng(20260101)
 
 
+@pytest.fixture
+def float64():
+    """As ``numpyro.enable_x64()``, without which readings refuse to be evaluated."""
+    with jax.enable_x64(True):
+        yield
+
+
 @pytest.fixture(autouse=True)
 def digits():
     """What one test sets of mpmath's global precision, the next one in the same process must not inherit."""

@@ -249,7 +249,7 @@ def _page(what: Path, model: str | None, ledger: Path | None) -> Report:
     study = load_record(folder)
     if books is not None:
         settle_again(books, study)
-    if not is_complete(folder):
+    if not is_complete(folder) or (books is not None and (folder / RELEASE).exists()):
         finish(folder, study)
     return study.report()
 

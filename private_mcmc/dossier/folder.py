@@ -19,7 +19,7 @@ from private_mcmc.analysis import read_analysis
 from private_mcmc.analysis.analysis import Analysis, Released
 from private_mcmc.data.schema import Schema, as_yaml
 from private_mcmc.dossier.page import columns_of, of_two, of_whom, page, protection, sections
-from private_mcmc.dossier.record import UNTOLD, ReleaseRecord, StudyRecord, checked_record, texts
+from private_mcmc.dossier.record import KNOWN, ReleaseRecord, StudyRecord, checked_record, texts
 from private_mcmc.dossier.shape import RECORD, read_raw
 from private_mcmc.errors import DeclarationError, LedgerError, OutputError, PrivateMCMCError
 from private_mcmc.planning.prediction import elements
@@ -139,7 +139,7 @@ def finish(folder: Path, study: ReleaseRecord) -> None:
         hashes = {name: digest(text) for name, text in files.items()}
         for name, content in (files | {RECORD: study.to_json(hashes).encode()}).items():
             _put(folder, name, content)
-        if study.fingerprint not in UNTOLD:
+        if study.ledger is None or study.fingerprint in KNOWN:
             (folder / RELEASE).unlink(missing_ok=True)
     except Exception as error:  # whatever drawing runs into must not hide that the release is there
         what = str(error) if isinstance(error, PrivateMCMCError) else type(error).__name__

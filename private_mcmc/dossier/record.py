@@ -301,19 +301,19 @@ def texts(value: Any) -> Any:
     return str(value)
 
 
-# Fingerprints of records that their ledgers were not told of: their releases stay, from which they are.
-UNTOLD: set[str] = set()
+# Fingerprints of records that this process saw their ledgers know. The release of another one stays: from it
+# alone a ledger can be told, and another process cannot remember whether it was.
+KNOWN: set[str] = set()
 
 
 def enter(ledger: Ledger | None, record: ReleaseRecord) -> None:
     """Tell the ledger, if it can be written, the fingerprint of a record of one of its charges."""
     if record.ledger is None:
         return
-    UNTOLD.add(record.fingerprint)
     try:
         if ledger is not None:
             ledger.know(str(record.ledger["charge"]), record.fingerprint)
-            UNTOLD.discard(record.fingerprint)
+            KNOWN.add(record.fingerprint)
     except (LedgerError, KeyboardInterrupt) as error:
         why = str(error) or "interrupted"
         told = "until `private-mcmc report --ledger` tells it from its release.json"

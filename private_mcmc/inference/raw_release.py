@@ -22,7 +22,7 @@ from private_mcmc.arguments import Guarantee, checked_guarantee
 from private_mcmc.data.schema import Schema
 from private_mcmc.dossier.claims import need
 from private_mcmc.dossier.folder import RELEASE, Query, Study, held
-from private_mcmc.dossier.record import ReleaseRecord, checked_record, enter, standing_in, texts
+from private_mcmc.dossier.record import KNOWN, ReleaseRecord, checked_record, enter, standing_in, texts
 from private_mcmc.dossier.verify import charge_of, paid_for
 from private_mcmc.errors import DeclarationError, LedgerError
 from private_mcmc.inference.bookkeeping import Bookkeeping
@@ -301,6 +301,7 @@ def settle_again(ledger: Ledger, record: ReleaseRecord) -> None:
     need(bool(charge.dossiers), "of this charge the ledger knows no dossier, and there is no release.json.")
     if charge.outcome == "reserved":
         ledger.settle(charge, "released")
+    KNOWN.update({record.fingerprint} & set(charge.dossiers))
 
 
 def _broken_off(raw: RawRelease) -> Report:

@@ -75,10 +75,6 @@ def posterior(name: str) -> Callable[[], PairedMechanism]:
     return lambda: posteriors.posterior_mechanism(name, "replace_one")
 
 
-def swept(name: str) -> Callable[[], PairedMechanism]:
-    return lambda: next(one for one in settings() if one.name == name).build()
-
-
 def far_second_moments() -> PairedMechanism:
     """Second moments of rows twice as long as the radius, which must be scaled down."""
     far = {"X": np.array([2.0, 0.0])}, {"X": np.array([0.0, 2.0])}
@@ -113,7 +109,9 @@ SCENARIOS = {
             Swap(module, "average_sensitivity", "= sensitivity(schedule)", "= sensitivity(schedule) / 2")
             for module in (price, langevin)
         ),
-        swept("loud mean, plain, expectations, replace_one"),
+        lambda: next(
+            one for one in settings() if one.name == "loud mean, plain, expectations, replace_one"
+        ).build(),
         1_000,
     ),
     "posterior drawn with its temper forgotten": Scenario(

@@ -16,7 +16,8 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.cli import app
 from private_mcmc.dossier import verify_dossier
-from private_mcmc.dossier.folder import RELEASE, held, load_record, new_dossier
+from private_mcmc.dossier.folder import RELEASE, finish, held, load_record, new_dossier
+from private_mcmc.dossier.record import KNOWN
 from private_mcmc.errors import OutputError
 from private_mcmc.inference.fitting import plan_fit, resume
 from private_mcmc.inference.question import question
@@ -346,6 +347,10 @@ def test_a_release_that_was_changed_is_told_to_no_ledger(table, books, killed, p
     assert charge.outcome == "reserved" and not charge.dossiers
     kept.rename(release).write_text(whole)
     assert CliRunner().invoke(app, told).exit_code == 0 and not release.exists()
+    release.write_text(whole)
+    KNOWN.clear()  # another process, which did not see whether the ledger was told
+    finish(place, load_record(place))
+    assert release.exists() and CliRunner().invoke(app, told).exit_code == 0 and not release.exists()
     assert load_record(place).created == raw["about"]["created"]  # a page that was signed stays the same
     assert verify_dossier(place, books).compared_with == ("the ledger",)
 

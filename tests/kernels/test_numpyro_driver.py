@@ -15,16 +15,10 @@ from private_mcmc.kernels import PrivateULA
 from private_mcmc.kernels.langevin import LangevinState
 from tests.examples_of_models import logistic, normal_mean
 
-pytestmark = pytest.mark.filterwarnings("ignore::private_mcmc.errors.Unprotected")
+mark = pytest.mark
+pytestmark = [mark.filterwarnings("ignore::private_mcmc.errors.Unprotected"), mark.usefixtures("float64")]
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
-
-
-@pytest.fixture(autouse=True)
-def float64():
-    """As ``numpyro.enable_x64()``, without which readings refuse to be evaluated."""
-    with jax.enable_x64(True):
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model import read
 from tests.examples_of_models import observed
 
+pytestmark = pytest.mark.usefixtures("float64")
 ROWS = Rows(X=Ball(2.0, dim=2), y=Binary(), person=Person(at_most=3))
 N = 50
 
@@ -68,12 +69,6 @@ def reading(model, rows=ROWS):
 
 def some(rows, count=4):
     return rows.persons.project(rows.persons.synthetic(1, count))
-
-
-@pytest.fixture(autouse=True)
-def wide():
-    with jax.enable_x64(True):
-        yield
 
 
 @pytest.mark.long
